@@ -1,0 +1,1 @@
+"""Build, release, check and grade the notebooks of this course."""
