@@ -1,0 +1,53 @@
+# Two commands do all the set-up on a fresh machine: `make demo` and `make test`.
+SHELL := /bin/bash
+PYTHON ?= python3
+OUT ?= out
+WORKERS ?= 2
+PY := .venv/bin/python
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PIP_ARGS
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lab build release check grade format clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+
+setup:  ## make .venv and install everything (the other targets do this by themselves)
+	@$(PYTHON) grader/bootstrap.py
+
+demo: setup  ## the main job: build, grade the sample class, run the CPU experiment small, say where everything is
+	@bash grader/demo.sh $(OUT)/demo $(WORKERS)
+
+test: setup  ## everything that CI runs
+	@$(PYTHON) grader/bootstrap.py --browser
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m grader build --check
+	$(PY) -m pytest --nbval --nbval-current-env solutions -p no:cacheprovider
+	$(PY) -m pytest -m "not slow" -n 2
+
+test-all: test  ## and the slow checks: long fuzzing, hosted versions, the whole browser walk
+	$(PY) -m pytest -m slow
+
+lab: setup build  ## JupyterLab on the notebooks, with nbgrader's own tools (formgrader) set up
+	cd notebooks && JUPYTER_CONFIG_PATH=$(CURDIR)/grader $(CURDIR)/$(PY) -m jupyter lab $(LAB_ARGS)
+
+build: setup  ## masters in solutions/ → executed solutions/*.ipynb → notebooks/*.ipynb
+	$(PY) -m grader build
+
+release: setup  ## make release SOURCE=file.ipynb OUT=dir: the student edition of any nbgrader notebook
+	$(PY) -m grader release $(SOURCE) --out $(OUT)
+
+check: setup  ## make check NOTEBOOK=file: the visible tests, as a student runs them
+	$(PY) -m grader check $(NOTEBOOK)
+
+grade: setup  ## make grade SUBMISSIONS=dir ASSIGNMENT=04_execution_dispatch OUT=dir
+	$(PY) -m grader grade $(SUBMISSIONS) --assignment $(or $(ASSIGNMENT),04_execution_dispatch) --out $(OUT) --workers $(WORKERS)
+
+format:  ## let ruff sort imports and format
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean:  ## remove what was made: .venv, out/, caches
+	rm -rf .venv out benchmarks .pytest_cache .ruff_cache .hypothesis *.egg-info
