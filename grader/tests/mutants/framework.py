@@ -1,11 +1,11 @@
 """Runs a chapter's test cells against its reference, its stubs and wrong versions of its solution, fast and in process.
 
-Only for our own code: there is no sandbox here. What a graded cell sees is the same as in real grading: names of solution
-cells and locked helper cells come from a student namespace that is built anew for each test, names that test cells define
-persist and win.
+Only for our own code: there is no sandbox here. What a graded cell sees is the same as in real grading: names of
+solution cells and locked helper cells come from a student namespace that is built anew for each test, names that test
+cells define persist and win.
 
-A chapter's mutants lie in ``grader/tests/mutants/NN_name.py`` as ``MUTANTS`` (wrong, each must lose points in the graded
-cell it names) and ``VARIANTS`` (right in another way, each must keep all points)::
+A chapter's mutants lie in ``grader/tests/mutants/NN_name.py`` as ``MUTANTS`` (wrong, each must lose points in the
+graded cell it names) and ``VARIANTS`` (right in another way, each must keep all points)::
 
     MUTANTS = (
         Mutant("t1_shortest_first", "todo1_longest", "sorts ascending", patch=(("reverse=True", "reverse=False"),)),
@@ -23,7 +23,7 @@ import signal
 import threading
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -186,7 +186,7 @@ def without(source: str, markers: tuple[str, str], replacement: str) -> str:
     return "\n".join(kept)
 
 
-@lru_cache(maxsize=None)
+@cache
 def load(name: str) -> Chapter:
     """The chapter's code cells that run when a submission is graded, from ``solutions/NAME/NAME.py``."""
     notebook = jupytext.read(ROOT / "solutions" / name / f"{name}.py", fmt="py:percent")
@@ -252,7 +252,7 @@ def _run_student_cells(sources: list[str], *, quiet_errors: bool = False) -> dic
     for number, source in enumerate(sources):
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                exec(compile(source, f"<student cell {number}>", "exec"), namespace)
+                exec(compile(source, f"<student cell {number}>", "exec", dont_inherit=True), namespace)
             except Exception:
                 if not quiet_errors:
                     raise
@@ -266,9 +266,9 @@ def _run_test(cell: Cell, source: str, namespace: dict[str, Any]) -> Outcome:
     value: Any = None
     try:
         with _limited(), contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(tree, f"<{cell.grade_id}>", "exec"), namespace)
+            exec(compile(tree, f"<{cell.grade_id}>", "exec", dont_inherit=True), namespace)
             if last is not None:
-                value = eval(compile(last, f"<{cell.grade_id}>", "eval"), namespace)
+                value = eval(compile(last, f"<{cell.grade_id}>", "eval", dont_inherit=True), namespace)
     except OutOfTime:
         return Outcome(cell.grade_id, 0.0, cell.points, "OutOfTime", f"more than {CPU_SECONDS} s")
     except Exception as error:
