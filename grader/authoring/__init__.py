@@ -1,0 +1,1 @@
+"""From the masters in solutions/ to the instructor's and the student's editions."""
