@@ -1,0 +1,67 @@
+"""The command line: `python -m grader VERB`. Each verb imports what it needs when it runs, so that --help is fast."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+# Modules with a `register(verbs)` that adds their verbs and sets `run`, a function (args) -> exit code.
+# They import only the standard library at their top. `build`, `release` and `import` are in the first.
+VERB_MODULES = (
+    "grader.authoring.commands",
+    "grader.grade.commands",
+    "grader.check",
+    "grader.report.commands",
+    "grader.experiment",
+)
+REPORT_TO = "please report it with the output of --debug on the project's issue page"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a verb; returns the exit code: 0 done, 1 a check failed, 2 nothing done for a stated reason, 130 Ctrl-C."""
+    args = _parser().parse_args(argv)
+    from grader.errors import GraderError
+
+    try:
+        return args.run(args) or 0
+    except GraderError as error:
+        print(f"grader {args.verb}: {_one_line(str(error))}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"grader {args.verb}: interrupted; run the same command again to go on", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `… | head`
+        sys.stdout = None
+        return 1
+    except Exception as error:
+        if args.debug:
+            raise
+        what = f"{type(error).__name__}: {_one_line(str(error))}"
+        print(f"grader {args.verb}: internal error, {what} → {REPORT_TO}", file=sys.stderr)
+        return 70
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m grader", description="Build, release, check and grade the course's notebooks."
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name in VERB_MODULES:
+        if _exists(name):
+            importlib.import_module(name).register(verbs)
+    return parser
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,108 @@
+"""The page that a student gets: score by question, each failed behaviour in words, and what to do next.
+
+Built from results.json alone, which never holds a hidden test's source or values. Flags are for the instructor and
+stay out. Everything is escaped, and the page loads nothing.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from grader.files import read_json, write_atomic
+from grader.gradebook.tree import CourseTree
+
+# (Chinese, English) for a student's status and for a behaviour's status.
+STUDENT_STATUS = {
+    "graded": ("已评分", "graded"),
+    "partial": ("部分评分", "partly graded"),
+    "not_submitted": ("没有收到提交", "nothing was handed in"),
+    "unreadable": ("文件无法读取", "the file can't be read"),
+    "crashed": ("运行时崩溃", "the notebook crashed"),
+    "timed_out": ("运行超时", "the notebook ran out of time"),
+}
+BEHAVIOUR_STATUS = {
+    "passed": ("通过", "Passed."),
+    "failed": ("结果不符合要求。", "The result is not what was asked for."),
+    "no_attempt": ("这个 TODO 还没有填写。", "This TODO is not filled in yet."),
+    "error": ("你的代码在运行时出错。", "Your code raised an error."),
+    "timed_out": ("你的代码运行时间过长，已被停止。", "Your code took too long and was stopped."),
+    "crashed": ("你的代码使 Python 进程退出。", "Your code ended the Python process."),
+    "limit": ("你的代码超出了资源限制。", "Your code used more than it may (output, memory, files)."),
+    "not_run": ("这一项未能运行，没有计分。", "This could not be run and has no score."),
+}
+HIDDEN_FAILED = (
+    "隐藏测试没有通过：可见测试之外的输入上，这一行为不符合要求。",
+    "A hidden test failed: on inputs other than the visible ones, this behaviour is not as required.",
+)
+
+
+def write_feedback(out: Path, results: dict[str, Any]) -> list[Path]:
+    """Write ``feedback/STUDENT/CHAPTER.html`` for every student; returns the paths."""
+    tree = CourseTree(out, results["assignment"])
+    title = _chapter_title(read_json(tree.release), results["assignment"])
+    paths = []
+    for student in results["students"]:
+        path = out / "feedback" / student["student"] / f"{results['assignment']}.html"
+        write_atomic(path, page(student, results, title))
+        paths.append(path)
+    return paths
+
+
+def page(student: dict[str, Any], results: dict[str, Any], title: str) -> str:
+    """One student's page as HTML text.
+
+    Args:
+        student: an entry of ``results["students"]``.
+        title: of the chapter, as students know it.
+    """
+    return _template().render(
+        student=student,
+        results=results,
+        title=title,
+        status=STUDENT_STATUS[student["status"]],
+        sentence=_sentence,
+        points=_points,
+        percent=_percent,
+    )
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("feedback.html.j2")
+
+
+def _sentence(behaviour: dict[str, Any]) -> tuple[str, str]:
+    """What became of a behaviour, in Chinese and English."""
+    if behaviour["by_hand"]:
+        return ("老师评定了这一项的得分。", "Your teacher set the score of this part.")
+    if behaviour["hidden"] and behaviour["status"] == "failed":
+        return HIDDEN_FAILED
+    return BEHAVIOUR_STATUS[behaviour["status"]]
+
+
+def _points(score: float | None, max_score: float) -> str:
+    return f"– / {max_score:g}" if score is None else f"{score:g} / {max_score:g}"
+
+
+def _percent(score: float | None, max_score: float) -> int:
+    return round(100 * min(1.0, max(0.0, (score or 0.0) / max_score))) if max_score else 0
+
+
+def _chapter_title(release: dict[str, Any] | None, assignment: str) -> str:
+    """The first heading of the student's notebook."""
+    for cell in (release or {}).get("cells", []):
+        for line in cell["source"].splitlines() if cell["cell_type"] == "markdown" else []:
+            if line.startswith("# "):
+                return line[2:].strip()
+    return assignment

@@ -1,0 +1,76 @@
+"""Grading one submission up to its verdicts: a pure function that runs in any process on any machine."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+from grader.model import Execution, ExecutionRequest, Flag, Limits, Notebook
+from grader.structure import nbgrader_metadata
+
+
+@dataclass(frozen=True)
+class Job:
+    """One submission to grade. Plain data."""
+
+    student: str
+    source: Notebook
+    release: Notebook
+    submitted: Notebook
+    limits: Limits
+    sandbox: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job. ``execution`` is None where not a single test could be run; ``reason`` then says why.
+
+    edition: the student's code in the release's cells, without hidden tests, for nbgrader's ``submitted/``.
+    """
+
+    student: str
+    status: str
+    execution: Execution | None = None
+    edition: Notebook | None = None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
+
+
+def grade_one(job: Job) -> Outcome:
+    """Rebuild and execute one submission. Raises only for a fault of the grader itself."""
+    from grader.execution import execute
+    from grader.rebuild import rebuild
+
+    rebuilt = rebuild(job.source, job.release, job.submitted)
+    request = ExecutionRequest(job.student, rebuilt.notebook, rebuilt.attempted, job.limits, job.sandbox)
+    execution = execute(request)
+    return Outcome(
+        student=job.student,
+        status=execution.status,
+        execution=execution,
+        edition=student_edition(rebuilt.notebook, job.release),
+        notes=tuple(rebuilt.notes) + tuple(execution.notes),
+        flags=tuple(rebuilt.flags) + tuple(execution.flags),
+    )
+
+
+def student_edition(rebuilt: Notebook, release: Notebook) -> Notebook:
+    """The student's cells of a rebuilt notebook, with tests and locked cells as they were released.
+
+    Cells that the release doesn't have and the student didn't write (instructor-only ones) are left out.
+    """
+    released = {nbgrader_metadata(c)["grade_id"]: c for c in release["cells"] if nbgrader_metadata(c)}
+    ids = {cell.get("id") for cell in release["cells"]}
+    cells = []
+    for cell in rebuilt["cells"]:
+        block = nbgrader_metadata(cell)
+        if block and not block.get("solution"):
+            if block["grade_id"] in released:
+                cells.append(copy.deepcopy(released[block["grade_id"]]))
+        elif block or cell.get("id") in ids or cell["metadata"].get("grader", {}).get("origin") == "student":
+            kept = copy.deepcopy(cell)
+            if kept["cell_type"] == "code":
+                kept["outputs"], kept["execution_count"] = [], None
+            cells.append(kept)
+    return {**{key: value for key, value in rebuilt.items() if key != "cells"}, "cells": cells}

@@ -1,0 +1,296 @@
+"""`python -m grader grade`: from a folder of submissions to results, feedback and an nbgrader course tree."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from grader.errors import GraderError
+from grader.feedback import write_feedback
+from grader.grade import outfolder
+from grader.grade.job import Job, Outcome, grade_one
+from grader.grade.records import (
+    Record,
+    Records,
+    booked,
+    collected_at,
+    describe,
+    execution_of,
+    fingerprint,
+    record_of,
+)
+from grader.grade.workers import local_pool, run_jobs
+from grader.gradebook.booking import Book
+from grader.gradebook.engine import shared_engines
+from grader.gradebook.tree import CourseTree, register
+from grader.model import Limits, Notebook, Submission
+from grader.progress import progress
+from grader.results import Results, collect_results, write_results
+from grader.structure import max_score_of, questions_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class GradeOptions:
+    """What the command line says; see its help for each."""
+
+    submissions: Path
+    assignment: str
+    source: Path | None = None
+    out: Path | None = None
+    workers: int = 2
+    roster: Path | None = None
+    due: datetime | None = None
+    force: bool = False
+    unsafe_no_sandbox: bool = False
+    limits: Limits = field(default_factory=Limits)
+    only: tuple[str, ...] = ()
+    make_executor: Callable[[int], Executor] = local_pool
+
+
+@dataclass(frozen=True)
+class Edition:
+    """The instructor's notebook of an assignment and what students were given."""
+
+    path: Path
+    source: Notebook
+    release: Notebook
+    digest: str
+    version: str
+
+
+def grade(options: GradeOptions) -> tuple[Path, Results]:
+    """Grade a class.
+
+    Returns:
+        the out folder and the results.
+
+    Raises:
+        GraderError: nothing was graded, for the reason it gives; or another process is grading into the folder.
+    """
+    sandbox = _sandbox(options.unsafe_no_sandbox)
+    edition = load_edition(options.assignment, options.source)
+    submissions = _collect(options, edition)
+    out = (options.out or Path("out") / options.assignment).resolve()
+    outfolder.claim(out, options.assignment, edition.path, edition.digest, force=options.force)
+    with outfolder.one_writer(out), shared_engines():
+        tree = CourseTree(out, options.assignment)
+        register(tree, edition.source, edition.release, options.due)
+        outfolder.write_marker(out, _marker(options, edition, sandbox))
+        run = _ClassRun(options, edition, sandbox, Book(tree), Records(out))
+        run.grade(submissions)
+        return out, write_all(out)
+
+
+def write_all(out: Path) -> Results:
+    """Write results.json, results.csv and the feedback from the gradebook and the records.
+
+    Call it inside :func:`shared_engines`.
+
+    Raises:
+        GraderError: ``out`` was not made by ``grade``.
+    """
+    results = collect_results(out)
+    write_results(out, results)
+    write_feedback(out, results)
+    return results
+
+
+def rewrite(out: Path) -> Results:
+    """`python -m grader results OUT`: :func:`write_all` alone, after a change in formgrader."""
+    if outfolder.read_marker(out) is None:
+        raise GraderError(str(out), "no class was graded into this folder", "name the --out folder of `grade`")
+    with outfolder.one_writer(out), shared_engines():
+        return write_all(out)
+
+
+def load_edition(assignment: str, source: Path | None) -> Edition:
+    """Read the instructor's notebook, check it as release does, and make the student edition in memory.
+
+    Raises:
+        GraderError: no such assignment or file, or the source has a fault that would cost students points.
+    """
+    from grader.authoring.release import load_source, release_notebook
+
+    path = source or _known_source(assignment)
+    if not path.is_file():
+        raise GraderError(str(path), "there is no such file", "name the instructor's notebook with --source")
+    notebook = load_source(path)
+    release = release_notebook(notebook, assignment)
+    plain_source, plain_release = _plain(notebook), _plain(release)
+    for cell in plain_source["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    if not questions_of(plain_source):
+        raise GraderError(str(path), "it has no graded cell", "give the test cells points in nbgrader's metadata")
+    digest = fingerprint(plain_source)
+    version = plain_source["metadata"].get("course", {}).get("version") or f"source {digest[:12]}"
+    return Edition(path, plain_source, plain_release, digest, version)
+
+
+def known_assignments() -> list[str]:
+    """The chapters that this tree holds a source of."""
+    paths = [*ROOT.glob("solutions/*/*.ipynb"), *ROOT.glob("solutions/*/*.py")]
+    return sorted({path.stem for path in paths if path.stem == path.parent.name})
+
+
+class _ClassRun:
+    """One run over a class by the one writer of its out folder."""
+
+    def __init__(self, options: GradeOptions, edition: Edition, sandbox: str, book: Book, records: Records) -> None:
+        self.options, self.edition, self.sandbox = options, edition, sandbox
+        self.book, self.records = book, records
+        self.conditions = fingerprint(edition.digest, asdict(options.limits), sandbox)
+
+    def grade(self, submissions: Iterable[Submission]) -> None:
+        """Bring the gradebook and the records up to date with the submissions."""
+        todo: dict[str, Submission] = {}
+        digests: dict[str, str] = {}
+        for submission in submissions:
+            digest = fingerprint(submission.notebook, submission.problem, self.conditions)
+            if submission.notebook is None:
+                self._enter_ungraded(submission, digest)
+            elif not self._already_graded(submission, digest):
+                todo[submission.student], digests[submission.student] = submission, digest
+        jobs = [
+            Job(name, self.edition.source, self.edition.release, s.notebook, self.options.limits, self.sandbox)
+            for name, s in todo.items()
+        ]
+        with progress(len(jobs), "grading") as step:
+            for outcome in self._outcomes(jobs):
+                self._enter(todo[outcome.student], digests[outcome.student], outcome)
+                step(f"{outcome.student}: {outcome.status}")
+
+    def _outcomes(self, jobs: list[Job]) -> Iterable[Outcome]:
+        if not jobs:
+            return ()
+        limits = self.options.limits
+        tests = sum(len(question.behaviours) for question in questions_of(self.edition.source))
+        return run_jobs(
+            jobs,
+            grade_one,
+            workers=max(1, min(self.options.workers, len(jobs))),
+            deadline_s=2 * limits.notebook_s + tests * limits.cell_s + 60,
+            make_executor=self.options.make_executor,
+        )
+
+    def _already_graded(self, submission: Submission, digest: str) -> bool:
+        """Whether the same submission was graded under the same conditions; books it if only that is missing."""
+        record = self.records.read(submission.student)
+        if record is None or self.options.force or record["digest"] != digest:
+            return False
+        record = {**record, "submission": describe(submission)}
+        if record["booked"]:
+            self.records.write(record)
+        else:
+            self._book(record)
+        return True
+
+    def _enter(self, submission: Submission, digest: str, outcome: Outcome) -> None:
+        if outcome.execution is None:
+            digest = ""  # a fault of the machine or the grader: the next run tries again
+        record = record_of(submission, digest, outcome)
+        self.records.write(record)
+        self._book(record)
+
+    def _enter_ungraded(self, submission: Submission, digest: str) -> None:
+        """Note a student whose hand-in is missing or unreadable; a roster never wipes out an earlier grade."""
+        missing = not submission.path
+        earlier = self.records.read(submission.student)
+        if missing and earlier is not None and earlier["status"] != "not_submitted":
+            return
+        if earlier is not None and earlier["digest"] == digest and earlier["booked"] and not self.options.force:
+            return
+        status = "not_submitted" if missing else "unreadable"
+        self._enter(submission, digest, Outcome(submission.student, status, reason=submission.problem or ""))
+
+    def _book(self, record: Record) -> None:
+        """Enter a record's grades into the gradebook, then mark it as booked."""
+        execution = execution_of(record)
+        if execution is None:
+            self.book.clear(record["student"], discard_overrides=self.options.force)
+        else:
+            self.book.enter(
+                record["student"],
+                record["edition"],
+                execution,
+                collected_at=collected_at(record),
+                discard_overrides=self.options.force,
+            )
+        self.records.write(booked(record))
+
+
+def _collect(options: GradeOptions, edition: Edition) -> list[Submission]:
+    from grader.intake.collect import collect
+
+    if not options.submissions.exists():
+        raise GraderError(str(options.submissions), "there is no such file or folder", "check the path")
+    submissions = collect(options.submissions, options.assignment, edition.release, roster=options.roster)
+    if not any(submission.path for submission in submissions):
+        raise GraderError(
+            str(options.submissions),
+            "it holds no notebook",
+            "name the folder or zip with one folder or file per student",
+        )
+    if not options.only:
+        return submissions
+    chosen = [submission for submission in submissions if submission.student in options.only]
+    unknown = sorted(set(options.only) - {submission.student for submission in chosen})
+    if unknown:
+        names = ", ".join(submission.student for submission in submissions[:20])
+        raise GraderError(f"--only {unknown[0]}", "no submission by this student", f"choose among: {names}")
+    return chosen
+
+
+def _known_source(assignment: str) -> Path:
+    folder = ROOT / "solutions" / assignment
+    for path in (folder / f"{assignment}.ipynb", folder / f"{assignment}.py"):
+        if path.is_file():
+            return path
+    known = ", ".join(known_assignments()) or "none yet"
+    raise GraderError(
+        f"assignment {assignment}", "it is unknown", f"choose one of: {known}; or name its notebook with --source"
+    )
+
+
+def _sandbox(unsafe: bool) -> str:
+    """ "bwrap", or "none" where it was asked for; refuses where there is no sandbox."""
+    if unsafe:
+        print(
+            "warning: --unsafe-no-sandbox: students' code runs with your rights on this machine. It can read the "
+            "hidden tests, change any score and delete your files. Every result is marked with it.",
+            file=sys.stderr,
+        )
+        return "none"
+    from grader.sandbox import problem
+
+    fault = problem()
+    if fault is not None:
+        raise fault
+    return "bwrap"
+
+
+def _marker(options: GradeOptions, edition: Edition, sandbox: str) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "assignment": options.assignment,
+        "source": str(edition.path.resolve()),
+        "source_digest": edition.digest,
+        "release": edition.version,
+        "max_score": max_score_of(edition.source),
+        "sandbox": sandbox,
+        "due": options.due.isoformat() if options.due else None,
+        "limits": asdict(options.limits),
+    }
+
+
+def _plain(notebook: Notebook) -> Notebook:
+    """The notebook as plain dictionaries, which pickle small and compare by value."""
+    return json.loads(json.dumps(notebook))

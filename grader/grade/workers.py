@@ -1,0 +1,178 @@
+"""Running jobs on an executor so that one that dies or hangs costs only its own student."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from multiprocessing.connection import wait as wait_for_sentinel
+
+from grader.grade.job import Job, Outcome
+
+# What a worker needs is imported once, in the server process from which all workers are forked.
+_PRELOAD = ["grader.execution", "grader.rebuild", "grader.grade.job"]
+
+
+def local_pool(workers: int) -> ProcessPoolExecutor:
+    """A pool of worker processes on this machine, none of which outlives this process."""
+    if sys.platform == "linux":
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(_PRELOAD)
+    else:
+        context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+
+
+def run_jobs(
+    jobs: Iterable[Job],
+    function: Callable[[Job], Outcome],
+    *,
+    workers: int,
+    deadline_s: float,
+    make_executor: Callable[[int], Executor] = local_pool,
+) -> Iterator[Outcome]:
+    """Yield an outcome for every job, in the order in which they finish.
+
+    At most ``workers`` jobs are under way, so each starts when it is handed out, and memory stays bounded. When a
+    worker dies, the pool can't tell whose job killed it: those under way are tried again one at a time, and the
+    one that fails alone is at fault. A job past ``deadline_s`` is given up and its workers are killed; the others
+    go back into the queue.
+
+    Args:
+        function: what to run; picklable, and so is what it takes and returns.
+        make_executor: any maker of ``concurrent.futures`` executors, given the number of workers.
+    """
+    run = _Run(jobs, function, workers, deadline_s, make_executor)
+    try:
+        while run.queue or run.suspects or run.running:
+            run.hand_out()
+            yield from run.collect()
+            yield from run.give_up_overdue()
+    finally:
+        _stop(run.executor)
+
+
+class _Run:
+    """The state of one :func:`run_jobs`."""
+
+    def __init__(
+        self,
+        jobs: Iterable[Job],
+        function: Callable[[Job], Outcome],
+        workers: int,
+        deadline_s: float,
+        make_executor: Callable[[int], Executor],
+    ) -> None:
+        self.queue, self.suspects = deque(jobs), deque[Job]()
+        self.running: dict[Future, tuple[Job, float]] = {}
+        self.function, self.workers, self.deadline_s, self.make_executor = function, workers, deadline_s, make_executor
+        self.executor = make_executor(workers)
+
+    def hand_out(self) -> None:
+        """Start jobs while workers are free; a suspect only when nothing else runs."""
+        if not self.queue and not self.running:
+            self._submit(self.suspects.popleft())
+        while self.queue and len(self.running) < self.workers:
+            self._submit(self.queue.popleft())
+
+    def collect(self) -> Iterator[Outcome]:
+        """Wait for a job to end or to be overdue, and yield what ended."""
+        earliest = min(started for _, started in self.running.values())
+        remaining = max(0.0, earliest + self.deadline_s - time.monotonic())
+        done, _ = wait(self.running, timeout=remaining, return_when=FIRST_COMPLETED)
+        broken: list[Job] = []
+        for future in done:
+            error = future.exception()
+            job, _ = self.running.pop(future)
+            if isinstance(error, BrokenExecutor):
+                broken.append(job)
+            else:
+                yield future.result() if error is None else _failed(job, error)
+        if broken:
+            broken += self._restart()
+            if len(broken) == 1:
+                yield _died(broken[0])
+            else:
+                self.suspects.extend(broken)
+
+    def give_up_overdue(self) -> Iterator[Outcome]:
+        """Give up what runs for too long. Only processes can be killed; elsewhere the job is no longer waited for."""
+        now = time.monotonic()
+        overdue = [f for f, (_, started) in self.running.items() if now - started >= self.deadline_s]
+        given_up = []
+        for future in overdue:
+            future.cancel()
+            given_up.append(self.running.pop(future)[0])
+        if given_up and isinstance(self.executor, ProcessPoolExecutor):
+            self.queue.extendleft(self._restart())
+        for job in given_up:
+            yield _overdue(job, self.deadline_s)
+
+    def _submit(self, job: Job) -> None:
+        try:
+            future = self.executor.submit(self.function, job)
+        except BrokenExecutor:  # a worker died while it was idle
+            self.queue.extendleft(self._restart())
+            future = self.executor.submit(self.function, job)
+        self.running[future] = (job, time.monotonic())
+
+    def _restart(self) -> list[Job]:
+        """Replace the executor; returns the jobs that were under way."""
+        _stop(self.executor)
+        self.executor = self.make_executor(self.workers)
+        jobs = [job for job, _ in self.running.values()]
+        self.running.clear()
+        return jobs
+
+
+def _stop(executor: Executor) -> None:
+    """End an executor without waiting for work that may never end."""
+    for process in list((getattr(executor, "_processes", None) or {}).values()):
+        process.kill()
+    executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the main process, and end with it, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def end_with_parent() -> None:
+        wait_for_sentinel([parent.sentinel])
+        os._exit(1)
+
+    if parent is not None:
+        threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def _failed(job: Job, error: BaseException) -> Outcome:
+    return Outcome(
+        job.student,
+        "crashed",
+        reason=f"The grader itself failed on this notebook ({type(error).__name__}: {str(error)[:300]}). "
+        "Please report it with the notebook; grade it by hand until it is fixed.",
+    )
+
+
+def _died(job: Job) -> Outcome:
+    return Outcome(
+        job.student,
+        "crashed",
+        reason="The process that graded this notebook died (out of memory?). Run grade again; if it dies again, "
+        "lower --limit memory.",
+    )
+
+
+def _overdue(job: Job, deadline_s: float) -> Outcome:
+    return Outcome(
+        job.student,
+        "timed_out",
+        reason=f"Grading was given up after {deadline_s:.0f} s. Run grade again on a less busy machine, or raise "
+        "--limit notebook_s.",
+    )

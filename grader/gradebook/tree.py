@@ -1,0 +1,123 @@
+"""nbgrader's course tree: where each file of an out folder lies, and the assignment's entry in the gradebook."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import nbformat
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.preprocessors import ComputeChecksums, SaveCells
+
+from grader.files import write_atomic
+from grader.gradebook.overrides import Overrides
+from grader.model import Notebook
+from grader.structure import nbgrader_metadata
+
+CONFIG = '''\
+"""Formgrader and `nbgrader autograde` on this folder (written by `python -m grader grade`).
+
+    JUPYTER_CONFIG_PATH=. jupyter lab      # here, in the environment in which the class was graded
+    python -m grader results .             # after changing a score in formgrader: write the tables again
+"""
+from pathlib import Path
+
+from grader.nbgrader_config import configure
+
+configure(get_config(), root=Path(__file__).resolve().parent)  # noqa: F821: Jupyter defines get_config
+'''
+
+
+@dataclass(frozen=True)
+class CourseTree:
+    """Paths of one assignment's nbgrader course tree. The notebook in it is named like the assignment."""
+
+    root: Path
+    assignment: str
+
+    @property
+    def db_url(self) -> str:
+        return f"sqlite:///{self.root / 'gradebook.db'}"
+
+    @property
+    def source(self) -> Path:
+        return self.root / "source" / self.assignment / f"{self.assignment}.ipynb"
+
+    @property
+    def release(self) -> Path:
+        return self.root / "release" / self.assignment / f"{self.assignment}.ipynb"
+
+    def submitted(self, student: str) -> Path:
+        return self.root / "submitted" / student / self.assignment / f"{self.assignment}.ipynb"
+
+    def autograded(self, student: str) -> Path:
+        return self.root / "autograded" / student / self.assignment / f"{self.assignment}.ipynb"
+
+    def gradebook(self) -> Gradebook:
+        """An open gradebook; use it as a context manager."""
+        return Gradebook(self.db_url)
+
+
+def register(tree: CourseTree, source: Notebook, release: Notebook, due: datetime | None) -> None:
+    """Write source, release and configuration, and make the gradebook hold this edition of the assignment.
+
+    Where cells were added or removed since, nbgrader refuses to change an assignment with submissions. Then the
+    instructor's overrides are put aside (:class:`Overrides`), and the assignment is entered anew; every
+    submission is booked again after a change of the source anyway.
+    """
+    write_atomic(tree.root / "nbgrader_config.py", CONFIG)
+    write_notebook(tree.source, source)
+    write_notebook(tree.release, release)
+    with tree.gradebook() as gradebook:
+        if not _same_cells(gradebook, tree, source):
+            Overrides(tree.root).put_aside(gradebook, tree.assignment)
+            _remove_assignment(gradebook, tree.assignment)
+        deadline = due.astimezone(timezone.utc).replace(tzinfo=None) if due else None
+        gradebook.update_or_create_assignment(tree.assignment, duedate=deadline)
+    resources = {"nbgrader": {"notebook": tree.assignment, "assignment": tree.assignment, "db_url": tree.db_url}}
+    notebook = nbformat.from_dict(_stored_edition(source, release))
+    notebook, _ = ComputeChecksums().preprocess(notebook, resources)
+    SaveCells().preprocess(notebook, resources)
+
+
+def write_notebook(path: Path, notebook: Notebook) -> None:
+    """Write a notebook as nbformat does: sorted keys, one space, readable characters."""
+    write_atomic(path, json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+
+
+def _stored_edition(source: Notebook, release: Notebook) -> Notebook:
+    """What nbgrader's release step saves in the gradebook: stubs, and the tests with their hidden part."""
+    sources = {nbgrader_metadata(c).get("grade_id"): c["source"] for c in source["cells"] if nbgrader_metadata(c)}
+    stored = copy.deepcopy(release)
+    for cell in stored["cells"]:
+        block = nbgrader_metadata(cell)
+        if block and not block.get("solution"):
+            cell["source"] = sources[block["grade_id"]]
+    return stored
+
+
+def _same_cells(gradebook: Gradebook, tree: CourseTree, source: Notebook) -> bool:
+    """Whether the gradebook has no submissions, or holds just the cells of ``source`` with their points."""
+    try:
+        entered = gradebook.find_notebook(tree.assignment, tree.assignment)
+    except MissingEntry:
+        return True
+    if not entered.submissions:
+        return True
+    blocks = [nbgrader_metadata(cell) for cell in source["cells"] if nbgrader_metadata(cell)]
+    return (
+        {cell.name for cell in entered.grade_cells} == {b["grade_id"] for b in blocks if b.get("grade")}
+        and {cell.name for cell in entered.solution_cells} == {b["grade_id"] for b in blocks if b.get("solution")}
+        and {cell.name for cell in entered.task_cells} == {b["grade_id"] for b in blocks if b.get("task")}
+        and {cell.name for cell in entered.source_cells} == {b["grade_id"] for b in blocks}
+    )
+
+
+def _remove_assignment(gradebook: Gradebook, name: str) -> None:
+    try:
+        gradebook.remove_assignment(name)
+    except MissingEntry:
+        return
