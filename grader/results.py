@@ -20,6 +20,7 @@ from grader.grade.records import Record, Records, collected_at
 from grader.gradebook.scores import CellGrade, StudentGrades, read_grades
 from grader.gradebook.tree import CourseTree
 from grader.structure import Behaviour, Question, questions_of
+from grader.text import printable
 
 Results = dict[str, Any]
 
@@ -132,11 +133,6 @@ def why(student: dict[str, Any]) -> str:
     text = " ".join(reasons[0].split()) if reasons else "; ".join(student["notes"])
     text = text if len(text) <= 160 else text[:159] + "…"
     return text + (f" (+{len(reasons) - 1} more)" if len(reasons) > 1 else "")
-
-
-def printable(text: str) -> str:
-    """Text without control characters, which would steer a terminal."""
-    return "".join(c if c.isprintable() or c == " " else "�" for c in text)
 
 
 def _student(

@@ -6,6 +6,7 @@ cell, to which the graded cells behind it belong. Titles come from ``metadata.ti
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,3 +98,18 @@ def _behaviour(cell: dict[str, Any], *, manual: bool) -> Behaviour:
         step=str(metadata.get("step") or ""),
         manual=manual,
     )
+
+
+def checksum(cell: dict[str, Any]) -> str:
+    """nbgrader's checksum of a cell (``nbgrader.utils.compute_checksum``), without importing nbgrader, which is slow.
+
+    In a release it stands in the metadata: a solution cell that still has it is untouched, a test cell that no
+    longer has it was edited.
+    """
+    block = nbgrader_metadata(cell)
+    parts = [cell["source"], cell["cell_type"]]
+    parts += [str(bool(block.get(name, False))) for name in ("grade", "solution", "locked")]
+    parts.append(block["grade_id"])
+    if block.get("grade"):
+        parts.append(str(float(block["points"])))
+    return hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()

@@ -20,14 +20,17 @@ from grader.structure import nbgrader_metadata
 CONFIG = '''\
 """Formgrader and `nbgrader autograde` on this folder (written by `python -m grader grade`).
 
-    JUPYTER_CONFIG_PATH=. jupyter lab      # here, in the environment in which the class was graded
-    python -m grader results .             # after changing a score in formgrader: write the tables again
+    cd HERE; JUPYTER_CONFIG_PATH=. jupyter lab   # in the environment in which the class was graded
+    python -m grader results HERE                # after changing a score: writes the tables and pages again
 """
+import sys
 from pathlib import Path
 
-from grader.nbgrader_config import configure
+sys.path.insert(0, {code!r})
 
-configure(get_config(), root=Path(__file__).resolve().parent)  # noqa: F821: Jupyter defines get_config
+from grader.gradebook.config import configure
+
+configure(get_config(), Path(__file__).resolve().parent)
 '''
 
 
@@ -68,7 +71,8 @@ def register(tree: CourseTree, source: Notebook, release: Notebook, due: datetim
     instructor's overrides are put aside (:class:`Overrides`), and the assignment is entered anew; every
     submission is booked again after a change of the source anyway.
     """
-    write_atomic(tree.root / "nbgrader_config.py", CONFIG)
+    code = str(Path(__file__).resolve().parents[2])
+    write_atomic(tree.root / "nbgrader_config.py", CONFIG.format(code=code))
     write_notebook(tree.source, source)
     write_notebook(tree.release, release)
     with tree.gradebook() as gradebook:
