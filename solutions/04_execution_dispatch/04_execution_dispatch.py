@@ -243,22 +243,19 @@ def identify_with_patterns(ops, patterns):
 # %% [markdown] slug="todo1-tests-text"
 # **TODO 1 的测试。** 每一格检查一种行为，各有各的分。报错时看四行：应得、实得、可能的原因、请重读哪里。
 
-# %% 默认模式表：候选的四个字段 todo=1 step="4.1 TODO 1" nbgrader={"grade": true, "grade_id": "todo1_default_table", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% 返回列表，每项四个字段 todo=1 step="4.1 TODO 1" nbgrader={"grade": true, "grade_id": "todo1_record", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 def difference(got, want, where='返回值'):
     """第一处不同，用话说出来；完全一样时是空串。连类型一起比：True 不是 1，元组不是列表。"""
     if not isinstance(got, type(want)) or isinstance(got, bool) != isinstance(want, bool):
         return f'{where} 的类型应是 {type(want).__name__}，实得 {type(got).__name__}'
-    if isinstance(want, dict):
-        if set(got) != set(want):
-            return f'{where} 的键应是 {list(want)}，实得 {list(got)}'
-        keys = list(want)
-    elif isinstance(want, list):
-        if len(got) != len(want):
-            return f'{where} 应有 {len(want)} 项，实得 {len(got)} 项'
-        keys = range(len(want))
-    else:
-        return '' if got == want else f'{where} 应是 {want!r}，实得 {got!r}'
-    return next(filter(None, (difference(got[key], want[key], f'{where}[{key!r}]') for key in keys)), '')
+    if isinstance(want, dict) and set(got) != set(want):
+        return f'{where} 的键应是 {list(want)}，实得 {list(got)}'
+    if isinstance(want, list) and len(got) != len(want):
+        return f'{where} 应有 {len(want)} 项，实得 {len(got)} 项'
+    if isinstance(want, (dict, list)):
+        keys = want if isinstance(want, dict) else range(len(want))
+        return next(filter(None, (difference(got[key], want[key], f'{where}[{key!r}]') for key in keys)), '')
+    return '' if got == want else f'{where} 应是 {want!r}，实得 {got!r}'
 
 
 def check(case, function, args, want, cause, step):
@@ -271,7 +268,17 @@ def check(case, function, args, want, cause, step):
     assert not problem, f'{case}：{problem}\n  应得：{want!r}\n  实得：{got!r}\n  可能的原因：{cause}\n  请重读：{step}'
 
 
+def check_record():
+    want = [{'pattern': 'qkv_rope', 'start': 1, 'end': 3, 'ops': ['linear_qkv', 'rope']}]
+    cause = 'ordered_patterns 的每一项应是 (算子元组, 模式名)；end 不含在内；ops 字段是列表'
+    check('一个候选', identify_fusion_candidates, (['norm', 'linear_qkv', 'rope'],), want, cause, '4.1 和“数据的样子”')
+
+
+check_record()
+
+# %% 默认模式表：四个模式都找得到 todo=1 step="4.1 TODO 1" nbgrader={"grade": true, "grade_id": "todo1_default_table", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 def found(name, start, *ops):
+    """从 start 开始的一个候选。"""
     return {'pattern': name, 'start': start, 'end': start + len(ops), 'ops': list(ops)}
 
 
@@ -282,8 +289,11 @@ def check_default_table():
         found('residual_rmsnorm', 3, 'residual_add', 'rms_norm'),
         found('swiglu', 5, 'linear_gate', 'silu', 'multiply'),
     ]
-    cause = 'ordered_patterns 的每一项应是 (算子元组, 模式名)，而且四个模式都要在里面；ops 字段是列表'
-    check('一层 Transformer 里的三个候选', identify_fusion_candidates, (ops,), want, cause, '4.1 TODO 1 和“数据的样子”')
+    cause = '四个模式都要在 ordered_patterns 里；结果按 start 从小到大'
+    check('一层里的三个候选', identify_fusion_candidates, (ops,), want, cause, '4.1 TODO 1')
+    ops = ['logits', 'temperature', 'top_k', 'sample']
+    want = [found('sampling_chain', 0, 'logits', 'temperature', 'top_k')]
+    check('采样链', identify_fusion_candidates, (ops,), want, cause, '4.1 TODO 1')
 
 
 check_default_table()
@@ -317,7 +327,8 @@ def check_consume():
     step = '4.1 规则 1 和规则 3'
     patterns = {('a', 'b', 'c'): 'abc', ('c', 'a'): 'ca'}
     cause = '匹配之后又从 end - 1 扫起，节点 c 被用了两次'
-    check('c 已属于 abc', identify_with_patterns, (['a', 'b', 'c', 'a'], patterns), [found('abc', 0, 'a', 'b', 'c')], cause, step)
+    want = [found('abc', 0, 'a', 'b', 'c')]
+    check('c 已属于 abc', identify_with_patterns, (['a', 'b', 'c', 'a'], patterns), want, cause, step)
     want = [found('ab', 0, 'a', 'b'), found('ab', 2, 'a', 'b')]
     cause = '匹配之后应从 end 接着扫；从 end + 1 扫起就漏掉紧挨着的一个'
     check('两个候选紧挨着', identify_with_patterns, (['a', 'b', 'a', 'b'], {('a', 'b'): 'ab'}), want, cause, step)
@@ -346,7 +357,7 @@ check_no_match()
 
 # %% TODO 1 的全部可见检查 todo=1 step="4.1 TODO 1" nbgrader={"grade": true, "grade_id": "todo1_all", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 def test_candidate_identification():
-    for one_check in (check_default_table, check_longest, check_consume, check_no_match):
+    for one_check in (check_record, check_default_table, check_longest, check_consume, check_no_match):
         one_check()
 
 
@@ -365,8 +376,8 @@ def check_registry():
     same_name = {('a', 'b'): 'same', ('c', 'd'): 'same'}
     want = [found('same', 0, 'a', 'b'), found('same', 3, 'c', 'd')]
     check('两个模式同名', identify_with_patterns, (['a', 'b', 'x', 'c', 'd'], same_name), want, '以名字为键，丢了一个', step)
-    check('换表之后换回来', identify_fusion_candidates, (['linear_qkv', 'rope'],), want=[found('qkv_rope', 0, 'linear_qkv', 'rope')],
-          cause='上一次调用的次序被存了下来', step=step)
+    want = [found('qkv_rope', 0, 'linear_qkv', 'rope')]
+    check('换表之后换回来', identify_fusion_candidates, (['linear_qkv', 'rope'],), want, '上一次的次序被存了下来', step)
     check('空表', identify_with_patterns, (['linear_qkv', 'rope'], {}), [], '没有读 FUSION_PATTERNS', step)
 
 
@@ -379,7 +390,8 @@ check_registry()
 def check_leftmost():
     cause, step = '为了多覆盖节点而放弃了最左的候选', '4.1 规则 1'
     patterns = {('a', 'b'): 'ab', ('b', 'c', 'd'): 'bcd'}
-    check('ab 在左，bcd 更长', identify_with_patterns, (['a', 'b', 'c', 'd'], patterns), [found('ab', 0, 'a', 'b')], cause, step)
+    want = [found('ab', 0, 'a', 'b')]
+    check('ab 在左，bcd 更长', identify_with_patterns, (list('abcd'), patterns), want, cause, step)
     patterns = {('a', 'b', 'c'): 'abc', ('a', 'b'): 'ab', ('c', 'd', 'e', 'f'): 'cdef'}
     want = [found('abc', 0, 'a', 'b', 'c')]
     check('abc 挡住了 cdef', identify_with_patterns, (list('abcdef'), patterns), want, cause, step)
@@ -429,7 +441,8 @@ def scan_by_definition(ops, patterns):
 def check_random_identification():
     draw = random.Random(20260704)
     for _ in range(40):
-        patterns = {tuple(draw.choices('abc', k=draw.randint(1, 4))): f'p{number}' for number in range(draw.randint(1, 5))}
+        keys = [tuple(draw.choices('abc', k=draw.randint(1, 4))) for _ in range(draw.randint(1, 5))]
+        patterns = {key: f'p{number}' for number, key in enumerate(keys)}
         ops = draw.choices('abc', k=draw.randint(0, 14))
         want = scan_by_definition(ops, patterns)
         check(f'{patterns} / {ops}', identify_with_patterns, (ops, patterns), want, '与规则 1 至 5 不符', '4.1 TODO 1')
@@ -452,7 +465,7 @@ check_random_identification()
 # |---|---|---|
 # | `FUSION_PATTERNS.items()` 不排 | 声明在前的短模式赢 | `todo1_longest` |
 # | `key=lambda item: len(item[1])` | 比了模式名的长短 | `todo1_longest` |
-# | `sorted(FUSION_PATTERNS, key=len, reverse=True)` | 丢了名字，三个算子的键拆不成两个 | `todo1_default_table` |
+# | `sorted(FUSION_PATTERNS, key=len, reverse=True)` | 丢了名字，三个算子的键拆不成两个 | `todo1_record` |
 # | 只取 `max` | 短模式再也匹配不上 | `todo1_longest` |
 # | 模块级常量 | 后来登记的无效 | `todo1_longest`、`todo1_registry` |
 # | `{name: ops}` | 同名的互相覆盖 | `todo1_registry` |
@@ -594,7 +607,8 @@ def check_sequence_gate():
     check_gate('长度 4097，上限 4096', ['sequence_too_long'], cause, step, workload=dict(STATIC, seq_len=4097))
     capable = dict(FUSED, supports_dynamic_shape=True)
     cause = '动态输入跳过了长度门；两道门互相独立'
-    check_gate('动态输入，长度 8192', ['sequence_too_long'], cause, step, workload=dict(DYNAMIC, seq_len=8192), backend=capable)
+    long = dict(DYNAMIC, seq_len=8192)
+    check_gate('动态输入，长度 8192', ['sequence_too_long'], cause, step, workload=long, backend=capable)
 
 
 check_sequence_gate()
@@ -827,7 +841,7 @@ def dispatch_with_reports(candidate, workload, backends, reasons_by_backend):
 # %% [markdown] slug="todo3-tests-text"
 # **TODO 3 的测试。** 若报“请先完成 TODO 2”，先回到 4.2。
 
-# %% 优先级：第一个可用的 todo=3 step="4.3 规则 1" nbgrader={"grade": true, "grade_id": "todo3_priority", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% 优先级：两个都可用时取在前的 todo=3 step="4.3 规则 1" nbgrader={"grade": true, "grade_id": "todo3_priority", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 def make_backend(name, *reasons, **changes):
     """一个真实的后端：对 SWIGLU 和 DYNAMIC，恰好失败在 reasons 这几道门。"""
     backend = {
@@ -855,16 +869,23 @@ def check_priority():
     big = make_backend('big', max_seq_len=8192, priority=1)
     check_dispatch('两个都可用，small 在前', [small, big], {}, 'small', cause, step)
     check_dispatch('两个都可用，big 在前', [big, small], {}, 'big', cause, step)
-    dyn, stat = make_backend('dyn'), make_backend('stat', supports_dynamic_shape=False)
-    check_dispatch('静态输入，dyn 在前', [dyn, stat], {}, 'dyn', '只支持静态的后端没有优先权', step, workload=STATIC)
-    bad = {'bad': ['unsupported_dtype']}
-    refused = make_backend('bad', 'unsupported_dtype')
-    cause = '只看了某一个位置上的报告；应从左到右找第一个可用的'
-    check_dispatch('可用的在第一个', [small, refused], bad, 'small', cause, step)
-    check_dispatch('可用的在中间', [refused, small, big], bad, 'small', cause, step)
 
 
 check_priority()
+
+# %% 优先级：可用的在任何位置 todo=3 step="4.3 规则 1" nbgrader={"grade": true, "grade_id": "todo3_position", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+def check_position():
+    step, cause = '4.3 规则 1', '只看了某一个位置上的报告；应从左到右找第一个可用的'
+    good, spare, refused = make_backend('good'), make_backend('spare'), make_backend('bad', 'unsupported_dtype')
+    bad = {'bad': ['unsupported_dtype']}
+    check_dispatch('可用的在第一个', [good, refused], bad, 'good', cause, step)
+    check_dispatch('可用的在中间', [refused, good, spare], bad, 'good', cause, step)
+    dyn, stat = make_backend('dyn'), make_backend('stat', supports_dynamic_shape=False)
+    cause = '只支持静态的后端没有优先权；仍取列表里的第一个'
+    check_dispatch('静态输入，两个都可用', [dyn, stat], {}, 'dyn', cause, step, workload=STATIC)
+
+
+check_position()
 
 # %% 都不支持时回退到 eager todo=3 step="4.3 规则 2" nbgrader={"grade": true, "grade_id": "todo3_fallback", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 def check_fallback():
@@ -909,7 +930,7 @@ check_own_gate()
 
 # %% TODO 3 的全部可见检查 todo=3 step="4.3 TODO 3" nbgrader={"grade": true, "grade_id": "todo3_all", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 def test_dispatch_and_fallback():
-    for one_check in (check_own_gate, check_priority, check_fallback, check_rejected):
+    for one_check in (check_own_gate, check_priority, check_position, check_fallback, check_rejected):
         one_check()
 
 
@@ -986,7 +1007,7 @@ check_pure_dispatch()
 # |---|---|---|
 # | 循环里不 `break` | 取到最后一个可用的 | `todo3_priority` |
 # | `next(...)` 没有缺省值 | `StopIteration` | `todo3_fallback` |
-# | `capability_reports[0]` | 空列表 `IndexError` | `todo3_priority`、`todo3_no_backend` |
+# | `capability_reports[0]` | 后面可用的选不到；空列表 `IndexError` | `todo3_position`、`todo3_no_backend` |
 # | `max(reports, key=...)` | 空列表 `ValueError`，或选中不支持的 | `todo3_fallback`、`todo3_no_backend` |
 # | `selected = False` | `False is not None`，然后下标出错 | `todo3_fallback` |
 # | `backends.sort(...)` | 改了调用者的列表 | `todo3_pure` |
@@ -1011,7 +1032,8 @@ layer_workload = {'dtype': 'float16', 'device': 'cuda', 'seq_len': 2048, 'dynami
 try:
     for item in identify_fusion_candidates(layer_ops):
         plan = dispatch_candidate(item, layer_workload, layer_backends)
-        print(f"[{item['start']}, {item['end']}) {item['pattern']:17s} -> {plan['execution_path']} ({plan['decision']})")
+        where = f"[{item['start']}, {item['end']})"
+        print(f"{where} {item['pattern']:17s} -> {plan['execution_path']} ({plan['decision']})")
         for backend_name, why in plan['rejected_backends'].items():
             print(f"         {backend_name}: {', '.join(why)}")
 except NotImplementedError as todo:
