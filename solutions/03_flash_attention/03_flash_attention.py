@@ -1,0 +1,833 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] slug="title"
+# # INF-FLASH-ATTENTION. FlashAttention Simulation | FlashAttention 的模拟
+#
+# [![在 Colab 打开本章](https://colab.research.google.com/assets/colab-badge.svg)]({{colab}}) [![在 ModelScope 打开本章](https://img.shields.io/badge/Open%20in-ModelScope-624aff)]({{modelscope}})
+#
+# **难度**：Medium ｜ **环境**：CPU-first + 可选单卡 GPU ｜ **标签**：注意力、在线 softmax、分块、显存读写 ｜ **预计用时**：90 分钟（第一步 10，三个 TODO 70，其余 10；第五步的实验另计）｜ 版本 {{version}}
+#
+# 注意力的公式只有三行，慢的却不是计算。中间那张 $N\times N$ 的分数表要在显存里来回搬好几趟。FlashAttention 不改公式，只改次序：把表切成小块，每一块在片上用完就扔。
+# 本章用普通的 PyTorch 张量把它模拟一遍，再看真正的内核快多少、什么时候用不上。
+#
+# **学完本章，你能够**
+#
+# 1. 说清注意力慢在哪里：不是算得多，而是搬得多；
+# 2. 写出**在线 softmax**（online softmax）：一次只看一块分数，结果与一次看完相同；
+# 3. 写出**分块注意力**（tiled attention），从头到尾不出现整张分数表；
+# 4. 算出标准注意力与 FlashAttention 各读写多少字节，并说出后者什么时候不划算；
+# 5. 让 PyTorch 告诉你：这次注意力走的是 flash，还是退回了 math。
+#
+# **先修**：{{chapter:02_operator_fusion|第 2 章 算子融合入门}}（读写量的数法）；会用 `torch` 做矩阵乘法和切片。
+#
+# **上一章**：{{chapter:02_operator_fusion|第 2 章 算子融合入门}} ｜ **下一章**：{{chapter:04_execution_dispatch|第 4 章 推理融合与后端分派}}
+#
+# **怎样用这个 notebook**：从上到下读，从上到下运行。遇到 TODO，把 `raise NotImplementedError(...)` 那一行换成你的代码，再运行它后面的测试。
+
+# %% [markdown] slug="map"
+# ## 本章路线
+#
+# | 步骤 | 问题 | 你要写的函数 |
+# |---|---|---|
+# | 第一步 | 注意力为什么被内存拖住 | （只读） |
+# | 第二步 | 不看完整行，怎么算 softmax | TODO 1 `online_softmax_update` |
+# | 第三步 | 不存整张表，怎么算注意力 | TODO 2 `tiled_attention` |
+# | 第四步 | 到底省了多少字节 | TODO 3 `attention_io_bytes` |
+# | 第五步 | 真实的 SDPA 快多少，什么输入会退回 math | （可选实验） |
+#
+# 本章的代码**不会**比 PyTorch 快：Python 循环只用来说明算法。算法对了，第五步再看真正的内核。
+
+# %% slug="imports"
+import math
+
+import torch
+
+NEG_INF = float("-inf")
+
+# %% [markdown] slug="step-1"
+# ## 第一步 直觉：慢在搬运（Why attention is memory-bound）
+#
+# ### 1.1 一张 $N\times N$ 的分数表
+#
+# 单个注意力头的计算只有三行：
+#
+# $$S=\frac{QK^{\top}}{\sqrt d}\in\mathbb R^{N\times N},\qquad P=\mathrm{softmax}(S),\qquad O=PV\in\mathbb R^{N\times d}$$
+#
+# 输入和输出都是 $N\times d$，中间的 $S$ 和 $P$ 却是 $N\times N$。先看看它们有多大：
+
+# %% slug="table-size"
+def naive_attention(q, k, v):
+    """标准写法。q (Nq, d)，k (Nk, d)，v (Nk, dv) → (Nq, dv)。中间有一整张 (Nq, Nk) 的分数表。"""
+    scores = q @ k.T / math.sqrt(q.shape[1])  # (Nq, Nk)
+    weights = torch.softmax(scores, dim=-1)  # (Nq, Nk)
+    return weights @ v  # (Nq, dv)
+
+
+HEAD_DIM, FP16_BYTES = 64, 2
+print(f"{'N':>6} | {'Q, K, V, O':>12} | {'scores S':>12} | ratio")
+for n in (256, 1024, 4096, 16384):
+    inputs = 4 * n * HEAD_DIM * FP16_BYTES  # 字节，单个头
+    scores = n * n * FP16_BYTES
+    print(f"{n:>6} | {inputs / 2**20:>8.2f} MiB | {scores / 2**20:>8.2f} MiB | {scores / inputs:.0f}x")
+
+# %% [markdown] slug="step-1-2"
+# $N$ 每大一倍，输入大一倍，分数表大四倍。$N=16384$ 时，一个头的一张表就要 512 MiB，是输入的 64 倍。
+#
+# 标准实现里，这张表要在显存（HBM）里走好几趟：写出 $S$ → 读 $S$ 做 softmax → 写出 $P$ → 读 $P$ 乘 $V$。
+# 而 GPU 片上的 SRAM 快得多，也小得多。FlashAttention 的想法只有一句话：
+#
+# > **把表切成小块，每一块在片上算完、用完、扔掉，永远不写回显存。**
+#
+# ![Tiled attention: each query block stays on chip while key and value blocks stream past; the score tile lives only on chip.]({{raw:assets/figures/03_tiling.png}})
+#
+# *图 1　左：标准注意力把 $S$、$P$ 写进显存。右：分块注意力让一块 $Q$ 留在片上，$K$、$V$ 一块一块流过，片上只有一小块分数。*
+#
+# ### 1.2 难点：softmax 要看完整行
+#
+# 矩阵乘法天生可以分块，softmax 不行：分母是**整行**的和，为了不溢出还要先减去**整行**的最大值。
+# 只看到半行时，最大值和分母都还不知道。第二步解决这个问题。
+
+# %% [markdown] slug="step-2"
+# ## 第二步 在线 softmax（Online softmax）
+#
+# ### 2.1 三个量，一条不变式
+#
+# 想象老师逐页翻成绩单，要算加权平均，又不许翻回去。他只在纸上记三个数，每翻一页改一次。对每一行分数，我们也只记三个量：
+#
+# | 量 | 形状 | 含义（只对**已经看过**的分数而言） |
+# |---|---|---|
+# | `m` | `(Bq,)` | 最大值 $m=\max_j s_j$ |
+# | `l` | `(Bq,)` | 指数和 $\ell=\sum_j e^{s_j-m}$ |
+# | `acc` | `(Bq, dv)` | 加权和 $a=\sum_j e^{s_j-m}\,v_j$（**还没有**除以 $\ell$） |
+#
+# 不变式（invariant）：任何时候 $a/\ell$ 都是已看过部分的注意力输出。看完整行，$a/\ell$ 就是答案。
+#
+# 起点：什么都没看过，$m=-\infty,\ \ell=0,\ a=0$。
+
+# %% [markdown] slug="step-2-2"
+# ### 2.2 换一个最大值，旧账要打折
+#
+# 新来一块分数 `scores`（形状 `(Bq, Bk)`）和对应的 `values`（形状 `(Bk, dv)`）。新的最大值是
+#
+# $$m'=\max\bigl(m,\ \max_j s_j\bigr)$$
+#
+# 旧的 $\ell$、$a$ 是以 $m$ 为基准记的账，现在基准换成 $m'$。因为
+# $e^{s-m'}=e^{s-m}\cdot e^{m-m'}$，旧账整体乘一个折扣 $\alpha=e^{m-m'}\le 1$ 就行：
+#
+# $$\ell'=\alpha\,\ell+\sum_j e^{s_j-m'},\qquad a'=\alpha\,a+\sum_j e^{s_j-m'}v_j$$
+#
+# 三点要记住：
+#
+# 1. 折扣 $\alpha$ 要同时乘在 $\ell$ **和** $a$ 上。只乘一个，分子分母的基准就不一致。
+# 2. $m'$ 是**到目前为止**的最大值，不是这一块的最大值。新块更小时，$m'=m$，$\alpha=1$。
+# 3. 指数的自变量永远 $\le 0$，所以分数到 $\pm 10^4$ 也不会溢出。float32 里 $e^{89}$ 就已经是 `inf`。
+
+# %% [markdown] slug="step-2-3"
+# ### 2.3 手算一遍
+#
+# 一行三个分数 $[2,\,1\mid 4]$，值 $[1,\,2\mid 3]$，先看前两个，再看最后一个：
+#
+# | 看到 | $m$ | $\alpha$ | $\ell$ | $a$ | $a/\ell$ |
+# |---|---|---|---|---|---|
+# | 起点 | $-\infty$ | | 0 | 0 | |
+# | $2,\,1$ | 2 | 0 | $1+e^{-1}=1.3679$ | $1\cdot1+2e^{-1}=1.7358$ | 1.2689 |
+# | $4$ | 4 | $e^{-2}=0.1353$ | $0.1353\times1.3679+1=1.1851$ | $0.1353\times1.7358+3=3.2349$ | 2.7296 |
+#
+# 用一次算完的 softmax 核对：
+
+# %% slug="by-hand"
+row, row_values = torch.tensor([2.0, 1.0, 4.0]), torch.tensor([1.0, 2.0, 3.0])
+print(f"softmax(row) @ values = {torch.softmax(row, 0) @ row_values:.4f}")
+for size in (1, 2, 3):
+    print(f"after {size} scores: {torch.softmax(row[:size], 0) @ row_values[:size]:.4f}")
+
+# %% [markdown] slug="step-2-4"
+# ### 2.4 整行都被遮住怎么办
+#
+# 被掩码遮住的位置，分数是 $-\infty$，$e^{-\infty}=0$，自然不占份额。麻烦出在**整行**都是 $-\infty$ 的时候：
+# $m'=-\infty$，于是 $m-m'=-\infty-(-\infty)$ 是 `nan`，而且会一路传下去。
+#
+# 规则：**到目前为止一个分数都看不见的行，状态保持起点不变**：$m=-\infty$、$\ell=0$、$a=0$。
+# 常用做法：求指数时，把等于 $-\infty$ 的基准换成 0。这时 $e^{-\infty-0}=0$，折扣和新项都是 0。
+#
+# 注意只在**求指数时**替换。若把 `m` 本身存成 0，后面来了 $-10^4$ 的分数，基准 0 会把它们全部压成 0。
+
+# %% slug="nan-demo"
+minus_inf = torch.tensor(NEG_INF)
+print("exp(-inf - (-inf)) =", torch.exp(minus_inf - minus_inf).item())
+print("exp(-inf - 0)      =", torch.exp(minus_inf - 0).item())
+
+# %% [markdown] slug="todo1-task"
+# ### TODO 1　实现 `online_softmax_update`
+#
+# | 输入 | 形状 | 说明 |
+# |---|---|---|
+# | `m`, `l` | `(Bq,)` | 旧状态；没看过任何分数的行是 $-\infty$ 和 0 |
+# | `acc` | `(Bq, dv)` | 旧的加权和 |
+# | `scores` | `(Bq, Bk)` | 已经乘过缩放；被遮住的位置是 $-\infty$ |
+# | `values` | `(Bk, dv)` | 这一块的值 |
+#
+# 返回 `(m, l, acc)`：新状态，形状和 dtype 与旧状态相同。**不要修改输入**（例如不要用 `+=` 改 `acc`）。
+#
+# <details><summary>提示 1：先写哪一行？</summary>
+#
+# 先求 `m_new`。`scores.max(dim=-1).values` 是这一块每行的最大值，`torch.maximum` 逐元素取较大者。
+# </details>
+#
+# <details><summary>提示 2：形状对不上</summary>
+#
+# `(Bq,)` 要变成 `(Bq, 1)` 才能与 `(Bq, Bk)` 相减：写 `m_new[:, None]`。
+# </details>
+#
+# <details><summary>提示 3：出现 nan</summary>
+#
+# 准备一个只用来求指数的基准：`torch.where(m_new == NEG_INF, torch.zeros_like(m_new), m_new)`。
+# </details>
+
+# %% 在线 softmax 的一步更新 slug="todo1" todo=1 stub="请先完成 TODO 1：online_softmax_update 还没有实现" nbgrader={"grade": false, "grade_id": "todo1", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def online_softmax_update(m, l, acc, scores, values):  # noqa: E741
+    """并入一块分数。m, l (Bq,)；acc (Bq, dv)；scores (Bq, Bk)；values (Bk, dv) → 新的 (m, l, acc)。"""
+    # TODO 1：依次求新的最大值、折扣、这一块的指数，再更新 l 和 acc
+    ### BEGIN SOLUTION
+    m_new = torch.maximum(m, scores.max(dim=-1).values)  # (Bq,)
+    base = torch.where(m_new == NEG_INF, torch.zeros_like(m_new), m_new)  # (Bq,)，只用来求指数
+    alpha = torch.exp(m - base)  # (Bq,)，旧账的折扣
+    p = torch.exp(scores - base[:, None])  # (Bq, Bk)
+    l_new = alpha * l + p.sum(dim=-1)  # (Bq,)
+    acc_new = alpha[:, None] * acc + p @ values  # (Bq, dv)
+    return m_new, l_new, acc_new
+    ### END SOLUTION
+
+
+# %% [markdown] slug="todo1-tests"
+# #### TODO 1 的测试
+#
+# 一个单元格测一种行为。报错会写明期望、得到、可能的原因和该重读哪一步。
+
+# %% TODO 1：返回值的形状与 dtype，不改输入 slug="todo1-shape" todo=1 step="2.1 三个量，一条不变式" nbgrader={"grade": true, "grade_id": "todo1_shape", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+def complain(what, want, got, cause, step):
+    """一条报错：测的是什么、应得、实得、可能的原因、请重读哪一步。"""
+    return f"{what}\n  应得：{want}\n  实得：{got}\n  可能的原因：{cause}\n  请重读：{step}"
+
+
+def test_update_shape():
+    state = torch.tensor([0.0, 1.0]), torch.tensor([1.0, 2.0]), torch.ones(2, 3)
+    scores, values = torch.tensor([[1.0, 0.0, 2.0, 1.0], [0.0, 3.0, 0.0, 1.0]]), torch.ones(4, 3)
+    before = [x.clone() for x in (*state, scores, values)]
+    new, step = online_softmax_update(*state, scores, values), "2.1 三个量，一条不变式"
+    is_triple = isinstance(new, (tuple, list)) and len(new) == 3
+    assert is_triple, complain("返回值", "(m, l, acc)", type(new).__name__, "少返回了一项，或返回了别的东西", step)
+    for name, x, old in zip(("m", "l", "acc"), new, state):
+        got = (tuple(x.shape), x.dtype) if isinstance(x, torch.Tensor) else type(x).__name__
+        want = tuple(old.shape), old.dtype
+        assert got == want, complain(f"{name} 的形状与 dtype", want, got, "求最大值或求和时没有去掉最后一维", step)
+    same = [bool(torch.equal(a, b)) for a, b in zip(before, (*state, scores, values))]
+    cause = "用了 += 之类的原地运算，改到了输入"
+    assert all(same), complain("m, l, acc, scores, values 是否保持不变", [True] * 5, same, cause, "TODO 1 的说明")
+
+
+test_update_shape()
+
+# %% TODO 1：只有一块时等于普通 softmax slug="todo1-first" todo=1 step="2.1 三个量，一条不变式" nbgrader={"grade": true, "grade_id": "todo1_first", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+def check_tensor(what, got, want, cause, step, tol=1e-5):
+    """依次检查类型、形状、有没有 nan/inf、数值。want 是 float64 的参考值，误差按它的最大绝对值折算。"""
+    kind = type(got).__name__
+    assert isinstance(got, torch.Tensor), complain(what, "torch.Tensor", kind, "返回值的类型不对", step)
+    shapes = tuple(want.shape), tuple(got.shape)
+    assert shapes[0] == shapes[1], complain(what, f"形状 {shapes[0]}", f"形状 {shapes[1]}", cause, step)
+    bad = int((~torch.isfinite(got)).sum())
+    assert bad == 0, complain(what, "全是有限的数", f"{bad} 个 nan 或 inf", cause, step)
+    error = (got.double() - want).abs()
+    at = int(error.argmax())
+    values = [f"第 {at} 个元素是 {x.flatten()[at].item():.6g}" for x in (want, got)]
+    assert error.max() <= tol * max(1.0, want.abs().max().item()), complain(what, *values, cause, step)
+
+
+def feed(*blocks):
+    """从起点开始，把若干块 (scores, values) 依次交给 online_softmax_update，返回最后的 (m, l, acc)。"""
+    rows, width = blocks[0][0].shape[0], blocks[0][1].shape[1]
+    state = torch.full((rows,), NEG_INF), torch.zeros(rows), torch.zeros(rows, width)
+    for scores, values in blocks:
+        state = online_softmax_update(*state, scores, values)
+        is_triple = isinstance(state, (tuple, list)) and len(state) == 3
+        assert is_triple, complain("返回值", "(m, l, acc)", type(state).__name__, "少返回了一项", "2.1 三个量，一条不变式")
+    return state
+
+
+def test_single_block():
+    scores, values = torch.tensor([[2.0, 1.0, 4.0], [0.5, -1.0, 0.0]]), torch.tensor([[1.0, 0.0], [2.0, 1.0], [3.0, -1.0]])
+    m, l, acc = feed((scores, values))  # noqa: E741
+    s, step = scores.double(), "2.1 三个量，一条不变式"
+    p = torch.exp(s - s.amax(1, keepdim=True))
+    check_tensor("m", m, s.amax(1), "m 应是每一行的最大值，沿最后一维求", step)
+    check_tensor("l", l, p.sum(1), "l 应是 exp(s - m) 的和；起点的 l=0 不该留下痕迹", step)
+    check_tensor("acc", acc, p @ values.double(), "acc 是 exp(s - m) 与 values 的矩阵乘积，此时还不除以 l", step)
+
+
+test_single_block()
+
+# %% TODO 1：最大值变大时旧账打折 slug="todo1-rescale" todo=1 step="2.2 换一个最大值，旧账要打折" nbgrader={"grade": true, "grade_id": "todo1_rescale", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+def test_rescale():
+    first = torch.tensor([[2.0, 1.0], [0.0, 0.5]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
+    second = torch.tensor([[4.0], [1.5]]), torch.tensor([[3.0, 2.0]])
+    m, l, acc = feed(first, second)  # noqa: E741
+    s, step = torch.cat([first[0], second[0]], 1).double(), "2.2 换一个最大值，旧账要打折"
+    v = torch.cat([first[1], second[1]]).double()
+    p = torch.exp(s - s.amax(1, keepdim=True))
+    check_tensor("m", m, s.amax(1), "m 应是两块合起来的最大值", step)
+    check_tensor("l", l, p.sum(1), "旧的 l 没有乘折扣 exp(m - m')，或折扣写反成 exp(m' - m)", step)
+    check_tensor("acc", acc, p @ v, "旧的 acc 没有乘折扣 exp(m - m')，或只给 l 打了折", step)
+
+
+test_rescale()
+
+# %% TODO 1：后来的块更小，分数到 ±1e4 slug="todo1-running-max" todo=1 step="2.2 换一个最大值，旧账要打折" nbgrader={"grade": true, "grade_id": "todo1_running_max", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+def test_running_maximum():
+    big = torch.tensor([[1e4, 9999.0], [-1e4, -9998.0]]), torch.tensor([[1.0], [2.0]])
+    small = torch.tensor([[-1e4, 9998.0], [-9999.0, -1e4]]), torch.tensor([[4.0], [8.0]])
+    step = "2.2 换一个最大值，旧账要打折"
+    cause = "m 丢了：新的最大值要与旧的 m 比较，所有指数都要减去它，自变量才不会是正数"
+    for name, order in (("先大后小", (big, small)), ("先小后大", (small, big))):
+        m, l, acc = feed(*order)  # noqa: E741
+        s = torch.cat([scores for scores, _ in order], 1).double()
+        v = torch.cat([values for _, values in order]).double()
+        p = torch.exp(s - s.amax(1, keepdim=True))
+        check_tensor(f"{name}，m", m, s.amax(1), cause, step)
+        check_tensor(f"{name}，l", l, p.sum(1), cause, step)
+        check_tensor(f"{name}，acc", acc, p @ v, cause, step)
+
+
+test_running_maximum()
+
+# %% TODO 1：整行被遮住，没有 nan slug="todo1-masked" todo=1 step="2.4 整行都被遮住怎么办" nbgrader={"grade": true, "grade_id": "todo1_masked", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+def test_masked_rows():
+    step = "2.4 整行都被遮住怎么办"
+    hidden = torch.tensor([[NEG_INF, NEG_INF], [0.0, NEG_INF]]), torch.tensor([[1.0], [2.0]])
+    late = torch.tensor([[-1e4], [NEG_INF]]), torch.tensor([[5.0]])
+    _, l, acc = feed(hidden)  # noqa: E741
+    cause = "-inf - (-inf) 是 nan；整行看不见时 l 与 acc 应保持 0"
+    check_tensor("第一行全遮住，l", l, torch.tensor([0.0, 1.0]).double(), cause, step)
+    check_tensor("第一行全遮住，acc", acc, torch.tensor([[0.0], [1.0]]).double(), cause, step)
+    _, l, acc = feed(hidden, late)  # noqa: E741
+    cause = "m 被存成了 0 或别的有限值，压没了后来的 -1e4；或已有内容的行被一块全遮住的分数冲掉"
+    check_tensor("先遮住、后看见，l", l, torch.tensor([1.0, 1.0]).double(), cause, step)
+    check_tensor("先遮住、后看见，acc", acc, torch.tensor([[5.0], [1.0]]).double(), cause, step)
+
+
+test_masked_rows()
+
+# %% TODO 1：许多随机块，任意次序 slug="todo1-hidden" todo=1 step="2.2 换一个最大值，旧账要打折" nbgrader={"grade": true, "grade_id": "todo1_hidden", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：块数、块宽与次序都不同，分数有正有负，部分位置被遮住
+### BEGIN HIDDEN TESTS
+def test_random_blocks():
+    rng = torch.Generator().manual_seed(3)
+    for rows, width, sizes in ((5, 3, (1, 4, 2, 7)), (1, 1, (3, 1, 1)), (4, 6, (2, 2, 2, 2, 2))):
+        blocks = []
+        for size in sizes:
+            scores = 30 * torch.randn(rows, size, generator=rng)
+            scores[torch.rand(rows, size, generator=rng) < 0.25] = NEG_INF
+            blocks.append((scores, torch.randn(size, width, generator=rng)))
+        blocks.append((torch.randn(rows, 1, generator=rng), torch.randn(1, width, generator=rng)))
+        for order in (blocks, blocks[::-1]):
+            m, l, acc = feed(*order)  # noqa: E741
+            s = torch.cat([scores for scores, _ in order], 1).double()
+            p = torch.exp(s - s.amax(1, keepdim=True))
+            check_tensor("m", m, s.amax(1), "最大值", "2.2")
+            check_tensor("l", l, p.sum(1), "指数和", "2.2")
+            check_tensor("acc", acc, p @ torch.cat([values for _, values in order]).double(), "加权和", "2.2")
+
+
+test_random_blocks()
+### END HIDDEN TESTS
+
+# %% [markdown] slug="todo1-why" todo=1 tags=["instructor-only"]
+# **TODO 1 讲解。** 参考解按公式逐行写：`m_new` → 折扣 `alpha` → 这一块的 `p` → 两次更新。
+#
+# - 起点 $m=-\infty$ 时 $\alpha=e^{-\infty}=0$，旧账自动清零，不需要为“第一块”写分支。
+# - `base` 只在求指数时代替 $-\infty$；返回的仍是 `m_new`。
+# - `acc` 不在这里除以 $\ell$：每一步都除，下一步还要乘回来。FlashAttention-2 的一项改进就是把除法推迟到最后
+#   （[arXiv:2307.08691](https://arxiv.org/abs/2307.08691)，3.1 节）。
+# - 常见错误：折扣写成 `exp(m_new - m)`（溢出）；只给 `l` 打折；用这一块的最大值当 `m_new`；原地改 `acc`。
+
+# %% [markdown] slug="step-3"
+# ## 第三步 分块注意力（Tiled attention）
+#
+# ### 3.1 两层循环
+#
+# 外层取一块查询 $Q_i$，带着自己的状态 $(m,\ell,a)$；内层让 $K_j$、$V_j$ 一块一块流过：
+#
+# ```text
+# for 每一块查询 Q_i:                      # (Bq, d)
+#     m, l, acc ← 起点
+#     for 每一块键值 K_j, V_j:             # (Bk, d), (Bk, dv)
+#         S ← Q_i K_jᵀ / sqrt(d)           # (Bq, Bk)，只有这么大
+#         causal 时，把看不见的位置改成 -inf
+#         m, l, acc ← online_softmax_update(m, l, acc, S, V_j)
+#     O_i ← acc / l                        # (Bq, dv)，每块查询只除一次
+# ```
+#
+# 本章两层循环用同一个块长 `block`。
+#
+# ### 3.2 缩放与最后一块
+#
+# - 缩放是 $1/\sqrt d$，$d$ 是**键的维度**（`q.shape[1]`），与值的维度 $d_v$、与块长都无关。
+#   没有它，$d$ 越大点积的方差越大，softmax 会挤成近似 one-hot（[Vaswani 等，arXiv:1706.03762](https://arxiv.org/abs/1706.03762)，3.2.1 节）。
+# - $N$ 不一定是 `block` 的倍数，最后一块（ragged block）会短一截；`block` 也可能比 $N$ 还大。切片 `k[j : j + block]` 越界时自动截短，正好够用。
+
+# %% [markdown] slug="step-3-3"
+# ### 3.3 因果掩码：右下角对齐
+#
+# 因果（causal）的意思是：一个位置只能看自己和更早的位置。$N_q=N_k$ 时，第 $i$ 个查询看得见 $j\le i$，**包括自己**。
+#
+# 推理时常有 $N_q\ne N_k$：KV cache 里已有 $N_k$ 个键，只来了最后 $N_q$ 个查询。本章规定**右下角对齐**：最后一个查询看得见全部键，即
+#
+# $$\text{查询 } i \text{ 看得见键 } j \iff j\le i+(N_k-N_q)$$
+#
+# ![Two causal alignments for 2 queries and 5 keys, and the bottom-right rule for 5 queries and 2 keys.]({{raw:assets/figures/03_causal.png}})
+#
+# *图 2　深色格看得见。$N_q=2,N_k=5$ 时两种对齐差得很远；$N_q>N_k$ 时，右下角对齐让开头几行什么也看不见。*
+#
+# | 谁 | $N_q\ne N_k$ 时的对齐 | 出处 |
+# |---|---|---|
+# | 本章、`flash-attn` 2.1 起 | 右下角；整行看不见则输出 0 | `flash_attn_interface.py` 中 `flash_attn_func` 的说明 |
+# | PyTorch SDPA 的 `is_causal=True` | 左上角 | `torch.nn.attention.bias.causal_upper_left` 的文档 |
+#
+# 整行都看不见时，$\ell=0$，直接除会得到 `nan`。规则：**这样的行输出 0**。
+#
+# 下面亲眼看看 PyTorch 的 `is_causal=True`：让 $V$ 是单位阵，输出就是权重本身。
+
+# %% slug="alignment-demo"
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+q, k, v = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 5, 4), torch.eye(5)[None, None]
+weights = sdpa(q, k, v, is_causal=True)[0, 0]
+lower_right = torch.ones(2, 5, dtype=torch.bool).tril(5 - 2)
+print("is_causal=True (upper left):\n", weights)
+print("mask of this chapter (lower right):\n", sdpa(q, k, v, attn_mask=lower_right)[0, 0])
+
+# %% [markdown] slug="step-3-4"
+# ### 3.4 不许出现整张分数表
+#
+# 数值对了还不够，本章的目的是**不存那张表**。测试会在你的函数运行时记录每一个新建的张量（视图不算），规则是：
+#
+# 1. 任何新张量的元素数都小于 $N_q\times N_k$。整张的布尔掩码也算违规：掩码同样要分块造。
+# 2. 除 $K$、$V$ 的副本以外，浮点或布尔张量里不许有长度为 $N_k$ 的一维：一次算一整行分数也不行。`torch.arange` 之类的整数下标不限。
+# 3. 不许调用现成的 `scaled_dot_product_attention`。
+#
+# 只沿键分块、不沿查询分块的写法满足这三条，也算对。
+#
+# 下面是记录用的工具，不用改。PyTorch 的 `TorchDispatchMode` 能看到每一次算子调用；算子的返回值如果不是别名（alias），就是新分配的张量。
+
+# %% 观察 tiled_attention 建了哪些张量 slug="observer" nbgrader={"grade": false, "grade_id": "observe_tiled_attention", "locked": true, "schema_version": 3, "solution": false, "task": false}
+import tracemalloc
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class AllocationLog(TorchDispatchMode):
+    """记下每个新建的浮点或布尔张量的形状，以及调用过的算子名。"""
+
+    def __init__(self):
+        super().__init__()
+        self.shapes, self.operators = set(), set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.operators.add(str(func))
+        fresh = not any(item.alias_info for item in func._schema.returns)  # 视图和原地运算不算
+        for x in result if isinstance(result, (tuple, list)) else (result,):
+            if fresh and isinstance(x, torch.Tensor) and (x.is_floating_point() or x.dtype == torch.bool):
+                self.shapes.add(tuple(x.shape))
+        return result
+
+
+def observe_tiled_attention(q, k, v, block, causal):
+    """运行 tiled_attention 两遍 → 输出、新张量的形状、是否用了现成的 SDPA、Python 与 NumPy 的内存峰值（字节）。"""
+    with AllocationLog() as log:
+        out = tiled_attention(q, k, v, block, causal)
+    tracemalloc.start()
+    tiled_attention(q, k, v, block, causal)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    used_sdpa = any("scaled_dot_product" in name for name in log.operators)
+    return {"out": out, "shapes": sorted(log.shapes), "used_sdpa": used_sdpa, "python_bytes": peak}
+
+
+# %% [markdown] slug="todo2-task"
+# ### TODO 2　实现 `tiled_attention`
+#
+# | 输入 | 形状 | 说明 |
+# |---|---|---|
+# | `q` | `(Nq, d)` | 查询 |
+# | `k` | `(Nk, d)` | 键 |
+# | `v` | `(Nk, dv)` | 值；`dv` 可以不等于 `d` |
+# | `block` | 正整数 | 块长，查询和键共用 |
+# | `causal` | bool | 是否加因果掩码（右下角对齐，3.3） |
+#
+# 返回 `(Nq, dv)`，dtype 与 `q` 相同。遵守 3.4 的三条规则，不修改输入。建议直接用你的 `online_softmax_update`。
+#
+# <details><summary>提示 1：位置怎么表示？</summary>
+#
+# 块里第 0 行的全局位置是 `i`，所以 `rows = torch.arange(i, i + q_i.shape[0])`，列同理。比较 `rows[:, None]` 与 `cols[None, :]` 就得到这一块的掩码。
+# </details>
+#
+# <details><summary>提示 2：怎么盖住看不见的位置？</summary>
+#
+# `scores.masked_fill(~visible, NEG_INF)`。它返回新张量，大小只有 `(Bq, Bk)`。
+# </details>
+#
+# <details><summary>提示 3：最后的除法</summary>
+#
+# $\ell=0$ 的行 `acc` 也是 0，所以把分母里的 0 换成 1 再除，结果正好是 0。
+# </details>
+
+# %% 分块注意力 slug="todo2" todo=2 stub="请先完成 TODO 2：tiled_attention 还没有实现" nbgrader={"grade": false, "grade_id": "todo2", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def tiled_attention(q, k, v, block, causal):
+    """分块注意力。q (Nq, d)，k (Nk, d)，v (Nk, dv) → (Nq, dv)，dtype 与 q 相同。"""
+    # TODO 2：外层循环取查询块，内层循环取键值块，用 online_softmax_update 累积，最后除以 l
+    ### BEGIN SOLUTION
+    (nq, d), (nk, dv) = q.shape, v.shape
+    out = torch.zeros(nq, dv, dtype=q.dtype)
+    for i in range(0, nq, block):
+        q_i = q[i : i + block]  # (Bq, d)
+        rows = torch.arange(i, i + q_i.shape[0])  # (Bq,)，全局位置
+        m = torch.full((q_i.shape[0],), NEG_INF, dtype=q.dtype)
+        l = torch.zeros(q_i.shape[0], dtype=q.dtype)  # noqa: E741
+        acc = torch.zeros(q_i.shape[0], dv, dtype=q.dtype)
+        for j in range(0, nk, block):
+            scores = q_i @ k[j : j + block].T / math.sqrt(d)  # (Bq, Bk)
+            if causal:
+                cols = torch.arange(j, j + scores.shape[1])  # (Bk,)
+                visible = cols[None, :] <= rows[:, None] + (nk - nq)  # (Bq, Bk)
+                scores = scores.masked_fill(~visible, NEG_INF)
+            m, l, acc = online_softmax_update(m, l, acc, scores, v[j : j + block])  # noqa: E741
+        out[i : i + block] = acc / torch.where(l == 0, torch.ones_like(l), l)[:, None]
+    return out
+    ### END SOLUTION
+
+
+# %% [markdown] slug="todo2-tests"
+# #### TODO 2 的测试
+#
+# 参考答案用 float64 一次算完，你的 float32 结果与它比较。
+
+# %% TODO 2：输出的形状与 dtype，不改输入 slug="todo2-shape" todo=2 step="3.1 两层循环" nbgrader={"grade": true, "grade_id": "todo2_shape", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+def reference_attention(q, k, v, shift=None, scale=None):
+    """float64 参考：查询 i 看得见 j <= i + shift（None 表示不遮）；整行看不见输出 0。"""
+    scores = q.double() @ k.double().T * (1 / math.sqrt(q.shape[1]) if scale is None else scale)
+    if shift is not None:
+        scores = scores.masked_fill(~torch.ones(scores.shape, dtype=torch.bool).tril(shift), NEG_INF)
+    return torch.softmax(scores, dim=-1).nan_to_num(0.0) @ v.double()
+
+
+def random_qkv(nq, nk, d, dv, seed=0):
+    """三个可复现的 float32 张量，形状 (nq, d)、(nk, d)、(nk, dv)。"""
+    rng = torch.Generator().manual_seed(seed)
+    return [2 * torch.randn(rows, cols, generator=rng) for rows, cols in ((nq, d), (nk, d), (nk, dv))]
+
+
+def test_tiled_shape():
+    q, k, v = random_qkv(4, 6, 2, 3)
+    before = [x.clone() for x in (q, k, v)]
+    for dtype in (torch.float32, torch.float64):
+        out = tiled_attention(q.to(dtype), k.to(dtype), v.to(dtype), 2, False)
+        got = (tuple(out.shape), out.dtype) if isinstance(out, torch.Tensor) else type(out).__name__
+        cause = "输出是 (Nq, dv)，dtype 跟 q 走；torch.zeros 不写 dtype 就是 float32"
+        assert got == ((4, 3), dtype), complain("输出的形状与 dtype", ((4, 3), dtype), got, cause, "3.1 两层循环")
+    tiled_attention(q, k, v, 2, True)
+    same = [bool(torch.equal(a, b)) for a, b in zip(before, (q, k, v))]
+    cause = "原地缩放（例如 q *= …）改到了输入"
+    assert all(same), complain("q, k, v 是否保持不变", [True] * 3, same, cause, "TODO 2 的说明")
+
+
+test_tiled_shape()
+
+# %% TODO 2：数值与缩放 1/sqrt(d) slug="todo2-scale" todo=2 step="3.2 缩放与最后一块" nbgrader={"grade": true, "grade_id": "todo2_scale", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+def test_scale():
+    q, k, v = random_qkv(6, 6, 4, 2, seed=1)
+    out = tiled_attention(q, k, v, 3, False)
+    cause = "分块的累积有误：检查起点，以及最后是否除以 l"
+    for name, scale in (("没有乘缩放", 1.0), ("用了 1/d", 1 / 4), ("用了 1/sqrt(dv)", 2**-0.5), ("用了 1/sqrt(block)", 3**-0.5)):
+        wrong = reference_attention(q, k, v, scale=scale)
+        if isinstance(out, torch.Tensor) and out.shape == wrong.shape and torch.allclose(out.double(), wrong, atol=1e-4):
+            cause = f"{name}，缩放应是 1/sqrt(d)，d = q.shape[1]"
+    check_tensor("6 个查询、6 个键、d=4、dv=2、block=3", out, reference_attention(q, k, v), cause, "3.2 缩放与最后一块")
+
+
+test_scale()
+
+# %% TODO 2：最后一块不满 slug="todo2-ragged" todo=2 step="3.2 缩放与最后一块" nbgrader={"grade": true, "grade_id": "todo2_ragged", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+def test_ragged_block():
+    for nq, nk, block in ((10, 10, 4), (7, 9, 2), (3, 5, 16), (5, 5, 1), (8, 11, 4)):
+        q, k, v = random_qkv(nq, nk, 4, 3, seed=nq)
+        cause = "最后一块不满 block 时被丢掉、补了零却没有遮住，或被重复计算"
+        what = f"Nq={nq}, Nk={nk}, block={block}"
+        check_tensor(what, tiled_attention(q, k, v, block, False), reference_attention(q, k, v), cause, "3.2 缩放与最后一块")
+
+
+test_ragged_block()
+
+# %% TODO 2：从不建立整张分数表 slug="todo2-memory" todo=2 step="3.4 不许出现整张分数表" nbgrader={"grade": true, "grade_id": "todo2_memory", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+def test_no_score_matrix():
+    step = "3.4 不许出现整张分数表"
+    for causal in (False, True):
+        seen = observe_tiled_attention(*random_qkv(128, 128, 2, 2, seed=4), 32, causal)
+        largest = max(seen["shapes"], key=math.prod, default=())
+        want, got = "每个新张量都小于 128×128 个元素", f"形状 {tuple(largest)}"
+        cause = "一次算出了整张分数表，或造了整张掩码"
+        assert math.prod(largest) < 128 * 128, complain(f"causal={causal}，N=128, block=32", want, got, cause, step)
+        want, got = f"Python 与 NumPy 的内存峰值小于 {4 * 128 * 128} 字节", f"{seen['python_bytes']} 字节"
+        cause = "用 NumPy 或列表存了整张分数表"
+        assert seen["python_bytes"] < 4 * 128 * 128, complain("N=128, block=32", want, got, cause, step)
+        got = "调用了 scaled_dot_product_attention"
+        assert not seen["used_sdpa"], complain("自己写的分块", "不调用现成的注意力", got, "违反规则 3", step)
+        seen = observe_tiled_attention(*random_qkv(8, 61, 2, 3, seed=5), 4, causal)
+        rows = [tuple(s) for s in seen["shapes"] if 61 in s and sorted(s) not in ([2, 61], [3, 61])]
+        cause = "内层没有按 block 分块，一次算了一整行分数或一整行掩码"
+        assert not rows, complain("Nk=61, block=4", "没有长度为 61 的一维", f"形状 {rows}", cause, step)
+
+
+test_no_score_matrix()
+
+# %% TODO 2：分数到 ±1e4 slug="todo2-large" todo=2 step="2.2 换一个最大值，旧账要打折" nbgrader={"grade": true, "grade_id": "todo2_large", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+def test_large_logits():
+    # d=4，缩放正好是 1/2；分数都是整数，float32 能精确表示
+    q = torch.tensor([[2.0, 0, 0, 0], [-2.0, 0, 0, 0]])
+    k = torch.tensor([[-1e4, 0, 0, 0], [0, 0, 0, 0], [9999, 0, 0, 0], [1e4, 0, 0, 0], [-9998, 0, 0, 0]])
+    v = torch.tensor([[1.0, 2], [3, 4], [5, 6], [7, 8], [9, 10]])
+    cause = "没有减去到目前为止的最大值，exp 溢出成 inf 再变成 nan；或换块时丢了旧的最大值"
+    for block in (1, 2, 5):
+        out, want = tiled_attention(q, k, v, block, False), reference_attention(q, k, v)
+        check_tensor(f"分数在 ±1e4 之间，block={block}", out, want, cause, "2.2 换一个最大值，旧账要打折")
+
+
+test_large_logits()
+
+# %% TODO 2：因果掩码包括自己 slug="todo2-causal" todo=2 step="3.3 因果掩码：右下角对齐" nbgrader={"grade": true, "grade_id": "todo2_causal", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+def test_causal():
+    step = "3.3 因果掩码：右下角对齐"
+    for n, block in ((6, 2), (7, 3), (5, 8)):
+        q, k, v = random_qkv(n, n, 4, 2, seed=n)
+        out, want = tiled_attention(q, k, v, block, True), reference_attention(q, k, v, 0)
+        cause = "掩码的位置要用全局下标（块起点 + 块内下标），不是块内下标"
+        for name, shift in (("没有遮", None), ("少看了自己（用了 <）", -1), ("多看了一个未来位置", 1)):
+            wrong = reference_attention(q, k, v, shift)
+            if isinstance(out, torch.Tensor) and out.shape == wrong.shape and torch.allclose(out.double(), wrong, atol=1e-4):
+                cause = f"{name}；应是 j <= i"
+        check_tensor(f"causal，N={n}, block={block}", out, want, cause, step)
+
+
+test_causal()
+
+# %% TODO 2：因果掩码遇到 Nq ≠ Nk slug="todo2-rectangular" todo=2 step="3.3 因果掩码：右下角对齐" nbgrader={"grade": true, "grade_id": "todo2_rectangular", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+def test_rectangular_causal():
+    step = "3.3 因果掩码：右下角对齐"
+    for nq, nk, block in ((2, 5, 2), (1, 9, 4), (5, 2, 2), (9, 4, 3)):
+        q, k, v = random_qkv(nq, nk, 4, 3, seed=nk)
+        out, want = tiled_attention(q, k, v, block, True), reference_attention(q, k, v, nk - nq)
+        cause = "Nq < Nk：最后一个查询应看得见全部键，条件是 j <= i + (Nk - Nq)"
+        if nq > nk:
+            cause = f"Nq > Nk：前 {nq - nk} 行一个键也看不见，应输出 0，不是 nan，也不是均值"
+        check_tensor(f"causal，Nq={nq}, Nk={nk}, block={block}", out, want, cause, step)
+
+
+test_rectangular_causal()
+
+# %% TODO 2：各种形状与块长的组合 slug="todo2-hidden" todo=2 step="3.1 两层循环" nbgrader={"grade": true, "grade_id": "todo2_hidden", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：许多形状、块长、掩码的组合；不连续的输入；较大的分数
+### BEGIN HIDDEN TESTS
+def test_many_shapes():
+    for seed, (nq, nk, d, dv) in enumerate(((1, 1, 1, 1), (13, 13, 8, 8), (4, 17, 3, 5), (17, 4, 16, 1), (1, 33, 8, 8))):
+        q, k, v = random_qkv(nq, nk, d, dv, seed=10 + seed)
+        for block in (1, 3, 5, 64):
+            for causal in (False, True):
+                want = reference_attention(q, k, v, nk - nq if causal else None)
+                check_tensor(f"{nq, nk, d, dv, block, causal}", tiled_attention(q, k, v, block, causal), want, "组合", "3.1")
+    q, k, v = random_qkv(9, 9, 4, 4, seed=30)
+    strided = [x.T.contiguous().T for x in (8 * q, k, v)]
+    check_tensor("不连续", tiled_attention(*strided, 4, True), reference_attention(8 * q, k, v, 0), "组合", "3.1", tol=1e-4)
+
+
+test_many_shapes()
+### END HIDDEN TESTS
+
+# %% [markdown] slug="todo2-why" todo=2 tags=["instructor-only"]
+# **TODO 2 讲解。** 两层循环 + 一次除法。
+#
+# - 切片自动截短，所以“最后一块不满”不需要分支；掩码的形状跟着 `scores.shape` 走。
+# - 掩码用**全局**位置：`rows`、`cols` 从块起点数起。写成块内下标，第二块起就错。
+# - 因果时，整块都在对角线右上方的键块可以直接跳过（`j > i_last + nk - nq` 时 `break`），结果不变，省一半工作。真正的内核都这样做。
+# - 分母里的 0 换成 1：这些行的 `acc` 本来就是 0。用 `nan_to_num` 收尾也行，但会把真正的 `nan` 一起藏掉，不推荐。
+# - 只沿键分块（外层不循环）也满足规则 1、2；片上要放下全部查询，所以真实内核两边都分。
+
+# %% [markdown] slug="step-4"
+# ## 第四步 数一数读写量（Counting HBM traffic）
+#
+# 只看单个头、$N_q=N_k=N$、$d_v=d$，数片外（HBM）读写的**元素**，最后乘每个元素的字节数。
+#
+# ### 4.1 标准注意力
+#
+# | 阶段 | 读 | 写 |
+# |---|---|---|
+# | $S=QK^\top/\sqrt d$ | $Q,K$：$2Nd$ | $S$：$N^2$ |
+# | $P=\mathrm{softmax}(S)$ | $S$：$N^2$ | $P$：$N^2$ |
+# | $O=PV$ | $P,V$：$N^2+Nd$ | $O$：$Nd$ |
+#
+# 合计 $4Nd+4N^2$，即 $\Theta(Nd+N^2)$。
+#
+# ### 4.2 分块注意力
+#
+# 片上能放 $M$ 个元素（`sram_elems`）。把它四等分：一份给 $Q_i$，一份给 $O_i$（就是 `acc`），一份给分数块，一份给 $K_j$ 和 $V_j$。
+# $Q_i$ 有 $B\cdot d$ 个元素，所以查询块的行数是
+#
+# $$B=\left\lfloor\frac{M}{4d}\right\rfloor,\qquad T=\left\lceil\frac{N}{B}\right\rceil \text{ 块查询}$$
+#
+# （键块取 $\min(\lfloor B/2\rfloor,d)$ 行时，分数块和 $K_j,V_j$ 都不超过各自那一份；$m,\ell$ 很小，不计。）
+#
+# - $Q$ 只读一遍，$O$ 只写一遍：$2Nd$。
+# - **每一块查询**都要把 $K$、$V$ 从头到尾读一遍：$T\cdot 2Nd$。
+#
+# 合计 $2Nd+2TNd$。$N\gg B$ 时 $T\approx 4Nd/M$，主项约为 $8N^2d^2/M$，即 $\Theta(N^2d^2/M)$，
+# 与论文定理 2 的阶相同（[arXiv:2205.14135](https://arxiv.org/abs/2205.14135)，条件 $d\le M\le Nd$；论文先循环键块，常数与这里不同）。
+
+# %% [markdown] slug="step-4-3"
+# ### 4.3 什么时候划算
+#
+# 两个主项相比：$\dfrac{8N^2d^2/M}{4N^2}=\dfrac{2d^2}{M}$。只要片上容量 $M$ 明显大于 $2d^2$，就省；$d=64$ 时 $2d^2=8192$ 个元素，而 A100 每个 SM 有 192 KB 片上存储
+# （论文 2.1 节），够放约 98000 个 fp16。反过来，$M$ 小、$d$ 大、$N$ 短时，反复读 $K$、$V$ 可能比存表更贵。
+#
+# ![HBM bytes of standard and flash attention against N, for two on-chip sizes.]({{raw:assets/figures/03_io.png}})
+#
+# *图 3　单个头、$d=64$、fp16。片上放得下 49152 个元素（96 KiB）时，分块省 6 倍左右；只放得下 1024 个元素时，分块反而更费。阶梯来自 $T$ 的向上取整。*
+#
+# $B$ 至少要有 2 行，键块才分得到 1 行。所以 $M<8d$ 时认为放不下，抛 `ValueError`。
+
+# %% [markdown] slug="todo3-task"
+# ### TODO 3　实现 `attention_io_bytes`
+#
+# | 输入 | 含义 |
+# |---|---|
+# | `n`, `d` | 序列长度 $N$、头的维度 $d$，正整数 |
+# | `sram_elems` | 片上容量 $M$，单位是**元素**，不是字节 |
+# | `elem_bytes` | 每个元素的字节数 |
+#
+# 返回 `{'standard': int, 'flash': int}`，单位字节，按 4.1 和 4.2 的常数。`sram_elems < 8 * d` 时抛 `ValueError`。全程用整数。
+#
+# <details><summary>提示 1：整数向上取整</summary>
+#
+# `-(-n // b)`，或 `(n + b - 1) // b`。用 `n / b` 再 `ceil`，数大了会有浮点误差。
+# </details>
+#
+# <details><summary>提示 2：先手算一个</summary>
+#
+# $N=8,\ d=2,\ M=24$：$B=3$，$T=3$。标准 $4\cdot16+4\cdot64=320$ 个元素；分块 $2\cdot16+2\cdot3\cdot16=128$ 个元素。
+# </details>
+
+# %% 标准与分块的读写字节数 slug="todo3" todo=3 stub="请先完成 TODO 3：attention_io_bytes 还没有实现" nbgrader={"grade": false, "grade_id": "todo3", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def attention_io_bytes(n, d, sram_elems, elem_bytes):
+    """单个头的 HBM 读写字节数 → {'standard': int, 'flash': int}；sram_elems < 8 * d 时抛 ValueError。"""
+    # TODO 3：先检查容量，再求 B 和 T，按 4.1、4.2 的常数合计
+    ### BEGIN SOLUTION
+    if sram_elems < 8 * d:
+        raise ValueError(f"片上容量 {sram_elems} 个元素太小，至少要 8 * d = {8 * d}")
+    rows = sram_elems // (4 * d)  # B
+    blocks = -(-n // rows)  # T，整数向上取整
+    standard = 4 * n * d + 4 * n * n  # 元素
+    flash = 2 * n * d + blocks * 2 * n * d  # 元素
+    return {"standard": standard * elem_bytes, "flash": flash * elem_bytes}
+    ### END SOLUTION
+
+
+# %% [markdown] slug="todo3-tests"
+# #### TODO 3 的测试
+
+# %% TODO 3：标准注意力的字节数 slug="todo3-standard" todo=3 step="4.1 标准注意力" nbgrader={"grade": true, "grade_id": "todo3_standard", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+def check_bytes(arguments, key, want, cause, step):
+    """取 attention_io_bytes(*arguments)[key]，检查类型与数值。"""
+    got, what = attention_io_bytes(*arguments), f"(n, d, M, bytes) = {arguments}"
+    keys = sorted(got) if isinstance(got, dict) else type(got).__name__
+    assert keys == ["flash", "standard"], complain(what, ["flash", "standard"], keys, "字典的键不对", "TODO 3 的说明")
+    same = isinstance(got[key], int) and got[key] == want
+    assert same, complain(f"{what}，{key}", f"整数 {want}", repr(got[key]), cause, step)
+
+
+
+def test_standard_bytes():
+    cause = "S 和 P 各写一次、读一次，共 4N²；Q、K、V、O 共 4Nd；最后乘 elem_bytes"
+    for arguments, want in (((8, 2, 24, 1), 320), ((8, 2, 24, 2), 640), ((5, 3, 1000, 4), 640), ((1024, 64, 8192, 2), 8912896)):
+        check_bytes(arguments, "standard", want, cause, "4.1 标准注意力")
+
+
+test_standard_bytes()
+
+# %% TODO 3：分块注意力的字节数 slug="todo3-flash" todo=3 step="4.2 分块注意力" nbgrader={"grade": true, "grade_id": "todo3_flash", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+def test_flash_bytes():
+    cause = "Q 读一遍、O 写一遍，共 2Nd；K、V 在每一块查询里各读一遍，共 T·2Nd；B = M // (4d)"
+    for arguments, want in (((12, 2, 24, 1), 240), ((12, 2, 24, 4), 960), ((64, 8, 128, 2), 34816), ((6, 1, 24, 1), 24)):
+        check_bytes(arguments, "flash", want, cause, "4.2 分块注意力")
+
+
+test_flash_bytes()
+
+# %% TODO 3：块数向上取整，行数向下取整 slug="todo3-ceil" todo=3 step="4.2 分块注意力" nbgrader={"grade": true, "grade_id": "todo3_ceil", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+def test_rounding():
+    n = 10**17 + 1  # 大到浮点除法不再精确
+    cause = "T 要向上取整（最后一块不满也要读一遍 K、V），B 要向下取整，两处都用整数运算"
+    for arguments, want in (((8, 2, 24, 1), 128), ((7, 2, 30, 1), 112), ((2, 2, 1000, 1), 16), ((n, 1, 8, 1), n * (n + 3))):
+        check_bytes(arguments, "flash", want, cause, "4.2 分块注意力")
+
+
+test_rounding()
+
+# %% TODO 3：片上放不下时报错 slug="todo3-limit" todo=3 step="4.3 什么时候划算" nbgrader={"grade": true, "grade_id": "todo3_limit", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+def test_capacity():
+    step = "4.3 什么时候划算"
+    for arguments in ((16, 4, 31, 2), (16, 4, 0, 2)):
+        try:
+            got = attention_io_bytes(*arguments)
+        except ValueError:
+            continue
+        what = f"M={arguments[2]}，小于 8d=32"
+        raise AssertionError(complain(what, "ValueError", repr(got), "没有检查容量，或门槛不是 8 * d", step))
+    check_bytes((16, 4, 32, 2), "flash", 2304, "M = 8d 正好放得下，不该报错；条件是 M < 8d", step)
+
+
+test_capacity()
+
+# %% TODO 3：更多规模与相互关系 slug="todo3-hidden" todo=3 step="4.2 分块注意力" nbgrader={"grade": true, "grade_id": "todo3_hidden", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：更多的 (n, d, M, bytes)，以及“放得下全部查询时 K、V 只读一遍”
+### BEGIN HIDDEN TESTS
+def test_more_sizes():
+    for n in (1, 2, 17, 1000, 4096):
+        for d, sram, size in ((1, 8, 1), (4, 63, 2), (64, 49152, 2), (128, 1024, 4), (3, 10**6, 8)):
+            blocks = -(-n // (sram // (4 * d)))
+            check_bytes((n, d, sram, size), "standard", 4 * n * (n + d) * size, "常数", "4.1")
+            check_bytes((n, d, sram, size), "flash", 2 * n * d * (1 + blocks) * size, "常数", "4.2")
+
+
+test_more_sizes()
+### END HIDDEN TESTS
+
+# %% [markdown] slug="todo3-why" todo=3 tags=["instructor-only"]
+# **TODO 3 讲解。** 关键是想清楚“谁被重复读”：查询块在外层，所以 $Q$、$O$ 各走一遍，$K$、$V$ 走 $T$ 遍。
+#
+# - 论文的 Algorithm 1 外层是键块，于是 $K$、$V$ 只走一遍，$Q$、$O$ 走多遍，而且 $O$ 每次都要读出、改写、写回。阶相同，常数不同；FlashAttention-2 改成了查询在外层。
+# - $N\le B$ 时 $T=1$，读写量就是 $4Nd$：输入各读一遍，输出写一遍，不可能更少。
+# - $10^{17}+1$ 那个用例专抓 `math.ceil(n / rows)`：浮点除法在 $2^{53}$ 以上不再精确。
+
+# %% [markdown] slug="stop-here"
+# ## 🛑 STOP HERE
+#
+# 先自己做完三个 TODO，跑过上面全部的测试，再往下看。卡住了，先看提示，再重读报错里写的那一步。
+#
+# 真的做不下去时，参考答案和讲解在这里：[教师版 notebook]({{blob:solutions/03_flash_attention/03_flash_attention.ipynb}})。看完请关掉它，凭自己的理解再写一遍。
+
