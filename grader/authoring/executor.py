@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -70,7 +71,8 @@ def execute_in(notebook: NotebookNode, folder: Path, *, timeout: int = TIMEOUT_S
 
     manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython())
     client = NotebookClient(notebook, km=manager, timeout=timeout, record_timing=False, coalesce_streams=True)
-    client.execute(cwd=str(folder), env={**os.environ, "MPLBACKEND": BACKEND})
+    # The kernel's own log lines are no business of whoever builds; what cells print comes as outputs.
+    client.execute(cwd=str(folder), env={**os.environ, "MPLBACKEND": BACKEND}, stderr=subprocess.DEVNULL)
     return notebook
 
 

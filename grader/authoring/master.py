@@ -27,7 +27,9 @@ LANGUAGE_INFO = {
 }
 SAMPLE_NAME = "RECORDED_SAMPLE"
 # What only the master and the build need; the rest of a cell's metadata goes into the notebook.
-BUILD_KEYS = frozenset({"slug", "include", "sample", "lines_to_next_cell", "cell_marker"})
+BUILD_KEYS = frozenset({"slug", "include", "sample"})
+# What jupytext adds while reading.
+JUPYTEXT_KEYS = frozenset({"lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker"})
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 HEADER = re.compile(r"# %%(\s|$)")
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_]+)\s*(?::([^{}]*))?\}\}")
@@ -96,7 +98,11 @@ def parse_master(path: Path) -> Master:
         raise GraderError(path.name, "its cells can't be told apart", "look for a `# %%` line inside a string")
     master = Master(path, preamble, cells)
     for cell, parsed in zip(cells, notebook.cells, strict=True):
-        cell.cell_type, cell.source, cell.metadata = parsed.cell_type, parsed.source, dict(parsed.metadata)
+        cell.cell_type, cell.source, cell.metadata = (
+            parsed.cell_type,
+            parsed.source,
+            {key: value for key, value in parsed.metadata.items() if key not in JUPYTEXT_KEYS},
+        )
         _check_header(master, cell)
     _assign_ids(master)
     return master
