@@ -69,7 +69,8 @@ def _parse_repaired(
             return value, None, ["JSON 里的注释或多余逗号已去掉"]
         except json.JSONDecodeError:
             pass
-    if error.msg.startswith("Unterminated string") or error.pos >= len(body.rstrip()) - 1:
+    end = len(body.rstrip())
+    if error.msg.startswith("Unterminated string") or error.pos >= (end if body[end - 1] == "}" else end - 5):
         return None, TRUNCATED, []
     remedy = "请不要用文本编辑器改 .ipynb，在 Jupyter 里重新保存后再提交"
     return None, f"不是有效的 JSON（invalid JSON，第 {error.lineno} 行）：{remedy}", []

@@ -60,7 +60,9 @@ def sniff_text(text: str) -> str | None:
         return "这只是一个网址（link），不是 notebook：请下载 .ipynb 文件再提交"
     if looks_like_python(text):
         return "这是 Python 脚本（.py / percent script），不是 notebook：请提交 .ipynb，或用 jupytext --to ipynb 转换"
-    return None
+    if start[0] in '"<':
+        return None  # a notebook inside a string, or a merge conflict: the parser says more
+    return f"这是普通文本或未知格式（plain text or unknown format），不是 notebook：{_AGAIN}"
 
 
 def looks_like_python(text: str) -> bool:
