@@ -1,20 +1,20 @@
 def plot_report(report, note=""):
     """一份 v2 结果 → figure。只读数据，从不测量。note 写在标题开头，例如样例数据的说明。"""
     workload, hardware, rows = report["workload"], report["hardware"], report["candidate_matrix"]
-    fig, axes = plt.subplots(1, 2, figsize=(11, 4.2), facecolor="white")
-    if rows:
-        draw_times(axes[0], rows)
-        draw_speedup(axes[1], rows, report["summary"].get("accepted_token_counts", []))
-    for axis in axes:
-        axis.set_facecolor("white")
-        axis.set_xticks([row["token_count"] for row in rows], [str(row["token_count"]) for row in rows])
-        axis.minorticks_off()
-    failed = [failure["token_count"] for failure in report["failure"] or []]
-    if failed:
-        axes[0].text(0.02, 0.02, f"failed: T = {failed}", transform=axes[0].transAxes)
-    name = f"{workload.get('name', 'workload')}, H={workload['hidden_size']}, {workload['dtype']}"
-    fig.suptitle(f"{note}{name}\n{hardware['device']}, torch {hardware['torch_version']}", color="black")
-    fig.tight_layout()
+    tokens, failed = [row["token_count"] for row in rows], [item["token_count"] for item in report["failure"] or []]
+    with plt.style.context("default"):  # 白底黑字，跟使用者的主题无关
+        fig, axes = plt.subplots(1, 2, figsize=(11, 4.2))
+        if rows:
+            draw_times(axes[0], rows)
+            draw_speedup(axes[1], rows, report["summary"].get("accepted_token_counts", []))
+        for axis in axes:
+            axis.set_xticks(tokens, [str(token) for token in tokens])
+            axis.minorticks_off()
+        if failed:
+            axes[0].text(0.98, 0.02, f"failed: T = {failed}", transform=axes[0].transAxes, ha="right")
+        name = f"{workload.get('name', 'workload')}, H={workload['hidden_size']}, {workload['dtype']}"
+        fig.suptitle(f"{note}{name}\n{hardware['device']}, torch {hardware['torch_version']}")
+        fig.tight_layout()
     return fig
 
 

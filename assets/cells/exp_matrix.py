@@ -1,7 +1,7 @@
 def describe_failure(token_count, error):
-    """异常 → 失败记录。只留前几行：后面是很长的日志，还会带上本机路径。"""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    message = " ".join(lines[:3])[:300] or "（无信息）"
+    """异常 → 失败记录。只留开头的原因；torch 的调试提示和本机路径不写进文件。"""
+    reason = " ".join(str(error).split("Set TORCH")[0].split())
+    message = re.sub(r"(?:/[^/\s'\"]+)+/", "…/", reason)[:300] or "no message"
     return {"token_count": token_count, "type": type(error).__name__, "message": message}
 
 

@@ -1,3 +1,9 @@
+def newest_result(path, workload=""):
+    """同一个标签可能有 GPU 和 CPU 两份结果，取较新的一份；都没有就返回 GPU 那份该在的路径。"""
+    candidates = [result_path(path, device, workload) for device in ("cuda", "cpu")]
+    return max(candidates, key=lambda name: Path(name).stat().st_mtime if Path(name).exists() else 0)
+
+
 def load_report(path):
     """读一份 v2 结果（带不带 extension 都行）；文件不在就返回 None。"""
     if not Path(path).exists():

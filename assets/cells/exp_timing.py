@@ -14,7 +14,7 @@ def make_cache_flusher(device):
 
 @contextlib.contextmanager
 def one_cpu_thread():
-    """CPU 计时只用一个线程：两个线程时 A/A 对照的区间宽得没法用。"""
+    """CPU 上编译、计时、剖析都只用一个线程：线程调度是抖动的一大来源。"""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
