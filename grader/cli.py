@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return args.run(args) or 0
     except GraderError as error:
-        print(f"grader {args.verb}: {_one_line(str(error))}", file=sys.stderr)
+        print(f"grader {args.verb}: {_clean(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"grader {args.verb}: interrupted; run the same command again to go on", file=sys.stderr)
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if args.debug:
             raise
-        what = f"{type(error).__name__}: {_one_line(str(error))}"
+        what = f"{type(error).__name__}: {' '.join(_clean(str(error)).split())}"
         print(f"grader {args.verb}: internal error, {what} → {REPORT_TO}", file=sys.stderr)
         return 70
 
@@ -63,5 +63,8 @@ def _exists(module: str) -> bool:
         return False
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _clean(text: str) -> str:
+    """A message (one line; one more for each finding of a release check) that can't steer the terminal."""
+    from grader.text import printable
+
+    return "\n".join(printable(line) for line in text.strip().splitlines())

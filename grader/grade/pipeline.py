@@ -81,6 +81,7 @@ def grade(options: GradeOptions) -> tuple[Path, Results]:
     out = (options.out or Path("out") / options.assignment).resolve()
     outfolder.claim(out, options.assignment, edition.path, edition.digest, force=options.force)
     with outfolder.one_writer(out), shared_engines():
+        _check_reference(options, edition, sandbox, out)
         tree = CourseTree(out, options.assignment)
         register(tree, edition.source, edition.release, options.due)
         outfolder.write_marker(out, _marker(options, edition, sandbox))
@@ -117,12 +118,17 @@ def load_edition(assignment: str, source: Path | None) -> Edition:
     Raises:
         GraderError: no such assignment or file, or the source has a fault that would cost students points.
     """
+    from grader.authoring.checks.finding import refuse
+    from grader.authoring.checks.graded import check_graded_cells, check_ids_and_points
+    from grader.authoring.checks.markers import check_markers
     from grader.authoring.release import load_source, release_notebook
 
     path = source or _known_source(assignment)
     if not path.is_file():
         raise GraderError(str(path), "there is no such file", "name the instructor's notebook with --source")
     notebook = load_source(path)
+    faults = check_ids_and_points(notebook) + check_markers(notebook)
+    refuse(path.name, faults + check_graded_cells(notebook)[0])
     release = release_notebook(notebook, assignment)
     plain_source, plain_release = _plain(notebook), _plain(release)
     for cell in plain_source["cells"]:
@@ -133,6 +139,40 @@ def load_edition(assignment: str, source: Path | None) -> Edition:
     digest = fingerprint(plain_source)
     version = plain_source["metadata"].get("course", {}).get("version") or f"source {digest[:12]}"
     return Edition(path, plain_source, plain_release, digest, version)
+
+
+def _check_reference(options: GradeOptions, edition: Edition, sandbox: str, out: Path) -> None:
+    """Grade the reference solution like a student, once per source: what it fails, everybody would.
+
+    Raises:
+        GraderError: it does not get full marks; names the cells.
+    """
+    marker = outfolder.read_marker(out)
+    if marker is not None and marker["source_digest"] == edition.digest and marker["sandbox"] == sandbox:
+        return
+    job = Job("reference", edition.source, edition.release, edition.source, options.limits, sandbox)
+    jobs = run_jobs(
+        [job], grade_one, workers=1, deadline_s=_deadline(options, edition), make_executor=options.make_executor
+    )
+    outcome = next(iter(list(jobs)))
+    tests = outcome.execution.tests if outcome.execution else ()
+    failed = [
+        f"{test.grade_id} ({test.status}: {' '.join(test.message.split())[:200]})"
+        for test in tests
+        if test.status != "passed"
+    ]
+    if outcome.execution is None or failed:
+        raise GraderError(
+            str(edition.path),
+            f"its own reference solution does not pass: {'; '.join(failed) or outcome.reason}",
+            "correct the source; nobody could get full marks",
+        )
+
+
+def _deadline(options: GradeOptions, edition: Edition) -> float:
+    """Seconds after which a worker is believed to hang: far beyond what the sandbox's own limits allow."""
+    tests = sum(len(question.behaviours) for question in questions_of(edition.source))
+    return 2 * options.limits.notebook_s + tests * options.limits.cell_s + 60
 
 
 def known_assignments() -> list[str]:
@@ -171,13 +211,11 @@ class _ClassRun:
     def _outcomes(self, jobs: list[Job]) -> Iterable[Outcome]:
         if not jobs:
             return ()
-        limits = self.options.limits
-        tests = sum(len(question.behaviours) for question in questions_of(self.edition.source))
         return run_jobs(
             jobs,
             grade_one,
             workers=max(1, min(self.options.workers, len(jobs))),
-            deadline_s=2 * limits.notebook_s + tests * limits.cell_s + 60,
+            deadline_s=_deadline(self.options, self.edition),
             make_executor=self.options.make_executor,
         )
 

@@ -1,0 +1,95 @@
+"""Guards the pool of workers: whatever a job does to its process, every other student is still graded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grader.grade.job import Job, Outcome
+from grader.grade.workers import run_jobs
+from grader.model import Limits
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def job(name: str) -> Job:
+    return Job(name, {}, {}, {}, Limits(), "none")
+
+
+def act(job: Job) -> Outcome:
+    """Stands for grading: the student's name says what happens."""
+    if job.student.startswith("dies"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job.student.startswith("hangs"):
+        time.sleep(600)
+    if job.student.startswith("raises"):
+        raise ValueError("a fault of the grader")
+    return Outcome(job.student, "graded")
+
+
+def outcomes(names: list[str], workers: int, **options) -> dict[str, Outcome]:
+    settings = {"workers": workers, "deadline_s": 30.0, **options}
+    found = list(run_jobs([job(name) for name in names], act, **settings))
+    assert len(found) == len(names), "every student exactly once"
+    return {outcome.student: outcome for outcome in found}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_dying_worker_costs_only_its_own_student(workers):
+    names = ["a", "dies1", "b", "c", "dies2", "d", "e"]
+    found = outcomes(names, workers)
+    assert {name: outcome.status for name, outcome in found.items()} == {
+        name: "crashed" if name.startswith("dies") else "graded" for name in names
+    }
+    assert "Run grade again" in found["dies1"].reason
+
+
+def test_a_hanging_job_is_given_up_and_the_others_are_graded():
+    found = outcomes(["a", "hangs", "b", "c", "d"], 2, deadline_s=3.0)
+    assert [name for name, outcome in found.items() if outcome.status != "graded"] == ["hangs"]
+    assert found["hangs"].status == "timed_out"
+    assert found["hangs"].execution is None
+
+
+def test_an_exception_of_the_grader_is_one_students_reason():
+    found = outcomes(["a", "raises", "b"], 2)
+    assert found["raises"].status == "crashed"
+    assert "ValueError: a fault of the grader" in found["raises"].reason
+    assert found["b"].status == "graded"
+
+
+def test_any_executor_will_do():
+    found = outcomes(["a", "raises", "b"], 2, make_executor=ThreadPoolExecutor)
+    assert {name: outcome.status for name, outcome in found.items()} == {
+        "a": "graded", "raises": "crashed", "b": "graded"
+    }  # fmt: skip
+
+
+def test_no_worker_outlives_a_killed_grader():
+    code = (
+        "from grader.grade.workers import run_jobs\n"
+        "from grader.tests.test_grade_workers import act, job\n"
+        "list(run_jobs([job('hangs1'), job('hangs2')], act, workers=2, deadline_s=600))\n"
+    )
+    grader = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    try:
+        process = psutil.Process(grader.pid)
+        deadline = time.monotonic() + 60
+        while len(process.children(recursive=True)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1)
+        children = process.children(recursive=True)
+        assert len(children) >= 3
+    finally:
+        grader.kill()
+        grader.wait()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
