@@ -121,12 +121,17 @@ class Chapter:
     def solutions(self) -> tuple[Cell, ...]:
         return tuple(cell for cell in self.cells if cell.kind == "solution")
 
+    @property
+    def visible_tests(self) -> tuple[Cell, ...]:
+        """The test cells of which the student's edition keeps something to run."""
+        return tuple(cell for cell in self.tests if ast.parse(without(cell.source, HIDDEN, "")).body)
+
     def cell(self, grade_id: str) -> Cell:
         return self._by_id[grade_id]
 
     def namespace(self, mutant: Mutant | None = None, unfilled: Collection[int] = ()) -> dict[str, Any]:
         """The student's process after all student cells: what given, helper and solution cells define."""
-        return _run_student_cells(self._sources(mutant, unfilled))
+        return _run_student_cells(self._sources(mutant, unfilled), quiet_errors=mutant is not None or bool(unfilled))
 
     def grade(
         self, mutant: Mutant | None = None, unfilled: Collection[int] = (), *, hidden_tests: bool = True
