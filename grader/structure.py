@@ -12,6 +12,9 @@ from typing import Any
 
 from grader.model import Notebook
 
+# Cells with this tag are removed at release.
+INSTRUCTOR_ONLY = "instructor-only"
+
 
 @dataclass(frozen=True)
 class Behaviour:

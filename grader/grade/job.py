@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 
 from grader.model import Execution, ExecutionRequest, Flag, Limits, Notebook
-from grader.structure import nbgrader_metadata
+from grader.structure import INSTRUCTOR_ONLY, nbgrader_metadata
 
 
 @dataclass(frozen=True)
@@ -56,21 +56,17 @@ def grade_one(job: Job) -> Outcome:
 
 
 def student_edition(rebuilt: Notebook, release: Notebook) -> Notebook:
-    """The student's cells of a rebuilt notebook, with tests and locked cells as they were released.
-
-    Cells that the release doesn't have and the student didn't write (instructor-only ones) are left out.
-    """
+    """The student's cells of a rebuilt notebook, with tests and locked cells as they were released."""
     released = {nbgrader_metadata(c)["grade_id"]: c for c in release["cells"] if nbgrader_metadata(c)}
-    ids = {cell.get("id") for cell in release["cells"]}
     cells = []
     for cell in rebuilt["cells"]:
         block = nbgrader_metadata(cell)
+        if INSTRUCTOR_ONLY in cell["metadata"].get("tags", []):
+            continue
+        kept = copy.deepcopy(cell)
         if block and not block.get("solution"):
-            if block["grade_id"] in released:
-                cells.append(copy.deepcopy(released[block["grade_id"]]))
-        elif block or cell.get("id") in ids or cell["metadata"].get("grader", {}).get("origin") == "student":
-            kept = copy.deepcopy(cell)
-            if kept["cell_type"] == "code":
-                kept["outputs"], kept["execution_count"] = [], None
-            cells.append(kept)
+            kept["source"] = released[block["grade_id"]]["source"]
+        if kept["cell_type"] == "code":
+            kept["outputs"], kept["execution_count"] = [], None
+        cells.append(kept)
     return {**{key: value for key, value in rebuilt.items() if key != "cells"}, "cells": cells}

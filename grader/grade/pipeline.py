@@ -268,15 +268,13 @@ class _ClassRun:
 def _collect(options: GradeOptions, edition: Edition) -> list[Submission]:
     from grader.intake.collect import collect
 
-    if not options.submissions.exists():
-        raise GraderError(str(options.submissions), "there is no such file or folder", "check the path")
-    submissions = collect(options.submissions, options.assignment, edition.release, roster=options.roster)
-    if not any(submission.path for submission in submissions):
-        raise GraderError(
-            str(options.submissions),
-            "it holds no notebook",
-            "name the folder or zip with one folder or file per student",
-        )
+    submissions = collect(
+        options.submissions,
+        options.assignment,
+        edition.release,
+        source_names=[edition.path.name],
+        roster=options.roster,
+    )
     if not options.only:
         return submissions
     chosen = [submission for submission in submissions if submission.student in options.only]
