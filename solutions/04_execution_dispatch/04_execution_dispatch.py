@@ -167,7 +167,7 @@ FUSION_PATTERNS: Dict[Tuple[str, ...], str] = {
 #
 # 空模式 `()` 是登记错误：给出的扫描会抛 `ValueError`，不会死循环。等长的模式不可能在同一位置同时匹配，所以它们之间的先后不影响结果。
 #
-# ![在五个算子上扫描：位置 0 上 ab 和 abc 都匹配，取更长的 abc；然后从位置 3 继续，d 不匹配就右移一格]({{raw:assets/figures/04_leftmost_longest.png}})
+# ![在六个算子 a b c d a b 上扫描：位置 0 上 ab 和 abc 都匹配，取更长的 abc；位置 3 的 d 没有匹配，右移一格；位置 4 上取 ab]({{raw:assets/figures/04_leftmost_longest.png}})
 #
 # *图 3　模式表 `{ab, abc, cd}`，输入 `a b c d a b`。位置 0 上取长的 `abc`；`c` 已用掉，所以 `cd` 不再匹配；位置 4 上轮到 `ab`。*
 #
