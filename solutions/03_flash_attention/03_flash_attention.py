@@ -425,27 +425,26 @@ print("mask of this chapter (lower right):\n", sdpa(q, k, v, attn_mask=lower_rig
 #
 # 只沿键分块、不沿查询分块的写法满足这三条，也算对。
 #
-# 下面是记录用的工具，不用改。PyTorch 的 `TorchDispatchMode` 能看到每一次算子调用；算子的返回值如果不是别名（alias），就是新分配的张量。
+# 下面是记录用的工具，不用改。PyTorch 的 `TorchFunctionMode` 能看到每一次 torch 调用；返回的张量如果不是视图，就是新分配的。
 
 # %% 观察 tiled_attention 建了哪些张量 slug="observer" nbgrader={"grade": false, "grade_id": "observe_tiled_attention", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import tracemalloc
 
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 
-class AllocationLog(TorchDispatchMode):
-    """记下每个新建的浮点或布尔张量的形状，以及调用过的算子名。"""
+class AllocationLog(TorchFunctionMode):
+    """记下每个新建的浮点或布尔张量的形状，以及调用过的函数名。"""
 
     def __init__(self):
         super().__init__()
-        self.shapes, self.operators = set(), set()
+        self.shapes, self.names = set(), set()
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        self.operators.add(str(func))
-        fresh = not any(item.alias_info for item in func._schema.returns)  # 视图和原地运算不算
+        self.names.add(getattr(func, "__name__", str(func)))
         for x in result if isinstance(result, (tuple, list)) else (result,):
-            if fresh and isinstance(x, torch.Tensor) and (x.is_floating_point() or x.dtype == torch.bool):
+            if isinstance(x, torch.Tensor) and not x._is_view() and (x.is_floating_point() or x.dtype == torch.bool):
                 self.shapes.add(tuple(x.shape))
         return result
 
@@ -458,7 +457,7 @@ def observe_tiled_attention(q, k, v, block, causal):
     tiled_attention(q, k, v, block, causal)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    used_sdpa = any("scaled_dot_product" in name for name in log.operators)
+    used_sdpa = any("scaled_dot_product" in name for name in log.names)
     return {"out": out, "shapes": sorted(log.shapes), "used_sdpa": used_sdpa, "python_bytes": peak}
 
 
@@ -707,7 +706,7 @@ test_many_shapes()
 #
 # ![HBM bytes of standard and flash attention against N, for two on-chip sizes.]({{raw:assets/figures/03_io.png}})
 #
-# *图 3　单个头、$d=64$、fp16。片上放得下 49152 个元素（96 KiB）时，分块省 6 倍左右；只放得下 1024 个元素时，分块反而更费。阶梯来自 $T$ 的向上取整。*
+# *图 3　单个头、$d=64$、fp16。片上放得下 49152 个元素（96 KiB）时，$N=4096$ 处分块只要标准的 1/5.7；只放得下 1024 个元素时，反而是标准的 7.9 倍。阶梯来自 $T$ 的向上取整。*
 #
 # $B$ 至少要有 2 行，键块才分得到 1 行。所以 $M<8d$ 时认为放不下，抛 `ValueError`。
 
@@ -831,3 +830,375 @@ test_more_sizes()
 #
 # 真的做不下去时，参考答案和讲解在这里：[教师版 notebook]({{blob:solutions/03_flash_attention/03_flash_attention.ipynb}})。看完请关掉它，凭自己的理解再写一遍。
 
+# %% [markdown] slug="step-5"
+# ## 第五步 可选实验：SDPA 的 math 与 flash（Optional experiment）
+#
+# PyTorch 的 `scaled_dot_product_attention`（SDPA）是一个分派器：输入合适就走融合内核（flash 等），不合适就退回 **math**，也就是第一步的标准写法。CPU 上也有 flash 实现，所以没有 GPU 也能做这个实验。
+#
+# | 问题 | 固定什么 | 观察什么 |
+# |---|---|---|
+# | 什么输入会退回 math？ | 每次只改一个条件 | 实际调用的算子名 |
+# | flash 快多少？ | 数据、线程数、数据类型 | 配对计时、95% 区间、A/A 对照 |
+# | 数值可信吗？ | float64 的参考 | 两条路径各自的最大误差 |
+#
+# ### 5.0 什么输入会退回 math
+#
+# 不靠文档，问 PyTorch 自己：`TorchDispatchMode` 能看到 SDPA 内部真正调用的算子，名字里有 `flash_attention` 就是 flash，出现 `_safe_softmax` 就是 math。
+# 再限定“只许用 flash”跑一遍，走不了的话 PyTorch 会用警告说明原因。这一格很快，`dry_run` 时也会运行。
+
+# %% 共用：导入 slug="exp-imports" tags=["experiment"] include="assets/cells/exp_imports.py"
+
+# %% 实际走了哪条路 slug="exp-path" tags=["experiment"]
+import warnings
+
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class OperatorLog(TorchDispatchMode):
+    """记下真正执行的算子名。"""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def path_of(call):
+    """运行 call()，从算子名看 SDPA 走了哪条路 → 'flash'、'efficient'、'cudnn'、'math' 或 'unknown'。"""
+    with torch.no_grad(), OperatorLog() as log:
+        call()
+    names = " ".join(log.names)
+    signs = {"flash": "flash_attention", "efficient": "efficient_attention", "cudnn": "cudnn_attention", "math": "softmax"}
+    return next((path for path, sign in signs.items() if sign in names), "unknown")
+
+
+# %% 为什么走不了 flash slug="exp-reason" tags=["experiment"]
+def why_not_flash(call):
+    """只许用 flash 时 PyTorch 给的理由；走得了就是空串。"""
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+        warnings.simplefilter("always")
+        try:
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                call()
+        except RuntimeError:
+            texts = [str(item.message).split("(Triggered")[0].strip() for item in caught]
+            return next((text for text in texts if not text.startswith("Flash attention kernel not used")), "no reason given")
+    return ""
+
+
+# %% 逐个条件地试 slug="exp-fallback" tags=["experiment", "nbval-ignore-output"]
+x = torch.randn(1, 4, 64, 32)  # (batch, heads, N, d)，CPU float32
+last_stride = x.transpose(2, 3).contiguous().transpose(2, 3)  # 同样的数，最后一维的 stride 不是 1
+probes = {
+    "plain": lambda: sdpa(x, x, x),
+    "causal": lambda: sdpa(x, x, x, is_causal=True),
+    "attn_mask": lambda: sdpa(x, x, x, attn_mask=torch.ones(64, 64, dtype=torch.bool)),
+    "decode, Nq=1": lambda: sdpa(x[:, :, :1], x, x),
+    "dropout_p=0.1": lambda: sdpa(x, x, x, dropout_p=0.1),
+    "3-D input": lambda: sdpa(x[0], x[0], x[0]),
+    "d=32, dv=16": lambda: sdpa(x, x, x[..., :16].contiguous()),
+    "last stride not 1": lambda: sdpa(last_stride, x, x),
+}
+for name, call in probes.items():
+    print(f"{name:<18} {path_of(call):<6} {why_not_flash(call)}")
+
+# %% [markdown] slug="exp-fallback-read"
+# CPU、torch 2.13 上，前四种走 flash，后四种退回 math：有 dropout、输入不是四维、$q/k$ 与 $v$ 的末维不同、末维 stride 不是 1。
+#
+# 最值得警惕的是最后两种：形状看起来没错，结果也对，只是悄悄变慢。别的版本、别的设备条件不同，以你这一格的输出为准。
+#
+# ### 5.1 设置
+#
+# `dry_run` 什么也不测，只说怎样打开；`real_cpu` 用 CPU 测，float32、单线程，总共约 20 秒；`real_gpu` 用 CUDA 测，float16。
+
+# %% 实验设置 slug="exp-settings" tags=["settings"]
+RUN_MODE = "dry_run"  # 'dry_run'、'real_cpu' 或 'real_gpu'
+RUN_LABEL = "default"
+PROFILE_ID = "INF-CUDA-MECHANISM"
+GPU_RESULT_PATH = f"benchmarks/results/inf_flash_attention_sdpa_{RUN_LABEL}.json"
+GPU_DTYPE = "float16"  # real_cpu 一律用 float32
+GPU_TOKEN_COUNTS = [1, 128, 1024]
+GPU_HEADS, GPU_HEAD_DIM = 4, 64
+GPU_WARMUP = 5
+GPU_REPEATS = 30  # 每轮的对数
+GPU_ROUNDS = 4
+GPU_ATOL = GPU_RTOL = 2e-2
+
+# %% [markdown] slug="exp-method"
+# ### 5.2 测量并保存
+#
+# 方法与第 4 章相同（单元格共用）：math 与 flash 配对、次序随机；另测 math 对自己的 A/A 对照，得出噪声带；
+# 加速比 = math 中位数 / flash 中位数，区间由配对 bootstrap 得到，**整个区间都越过噪声带**才判 `faster`。
+#
+# 一次短调用只有几微秒，切换后端的开销会盖过它。所以每个样本进入一次后端、连续调用若干次，再折算成单次（`calls_per_sample`）。
+# 掩码关着：flash 会跳过因果掩码右上角的块，那样省下的就不只是搬运。
+
+# %% 共用：统计 slug="exp-statistics" tags=["experiment"] include="assets/cells/exp_statistics.py"
+
+# %% 共用：区间与噪声带 slug="exp-verdict" tags=["experiment"] include="assets/cells/exp_verdict.py"
+
+# %% 共用：同步与线程 slug="exp-timing" tags=["experiment"] include="assets/cells/exp_timing.py"
+
+# %% 共用：成对计时 slug="exp-pairs" tags=["experiment"] include="assets/cells/exp_pairs.py"
+
+# %% 共用：配对测量 slug="exp-measure" tags=["experiment"] include="assets/cells/exp_measure.py"
+
+# %% 共用：数值误差 slug="exp-numerics" tags=["experiment"] include="assets/cells/exp_numerics.py"
+
+# %% 共用：硬件说明 slug="exp-hardware" tags=["experiment"] include="assets/cells/exp_hardware.py"
+
+# %% 共用：运行模式 slug="exp-mode" tags=["experiment"] include="assets/cells/exp_mode.py"
+
+# %% 共用：安全地写文件 slug="exp-file" tags=["experiment"] include="assets/cells/exp_file.py"
+
+# %% 一个形状的测量 slug="exp-row" tags=["experiment"]
+BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
+
+
+def repeated_call(qkv, backend, calls):
+    """→ 无参函数：进入 backend 一次，连续算 calls 次 SDPA，返回最后的输出。"""
+
+    def run():
+        with sdpa_kernel(backend):
+            for _ in range(calls):
+                out = sdpa(*qkv)
+        return out
+
+    return run
+
+
+def per_call(stats, calls):
+    """把一个样本（calls 次调用）的统计折算成单次，ms。"""
+    return {key: [x / calls for x in value] if isinstance(value, list) else value / calls for key, value in stats.items()}
+
+
+def measure_tokens(tokens, plan):
+    """math 与 flash 在 N = tokens 时的比较 → candidate_matrix 里的一行。"""
+    rng, calls = torch.Generator().manual_seed(plan["seed"]), max(1, 256 // tokens)
+    shape, place = (1, plan["heads"], tokens, plan["head_dim"]), (plan["device"], getattr(torch, plan["dtype"]))
+    qkv = [torch.randn(shape, generator=rng).to(*place) for _ in range(3)]
+    runs = {name: repeated_call(qkv, backend, calls) for name, backend in BACKENDS.items()}
+    observed = {name: path_of(run) for name, run in runs.items()}
+    outputs = {name: run() for name, run in runs.items()}
+    with sdpa_kernel(SDPBackend.MATH):
+        exact = sdpa(*(x.double() for x in qkv))  # float64 参考
+    pair = measure_pair(runs["math"], runs["flash"], plan["device"], plan["warmup"], plan["repeats"], plan["rounds"], plan["seed"])
+    close = torch.allclose(outputs["flash"], outputs["math"], atol=plan["atol"], rtol=plan["rtol"])
+    errors = {name: max_abs_error(out, exact) for name, out in outputs.items()}
+    row = {"token_count": tokens, "output_close": close, "observed_path": observed, "max_error": errors, "calls_per_sample": calls}
+    return row | {"math": per_call(pair.pop("a"), calls), "flash": per_call(pair.pop("b"), calls)} | pair
+
+
+# %% 整份结果 slug="exp-report" tags=["experiment"]
+def summarize(rows, failures):
+    """→ (summary, decision)。接受的条件：没有失败、数值都对、走的路与要求一致、至少一个 faster、slower 不比 faster 多。"""
+    shapes = {verdict: [row["token_count"] for row in rows if row["verdict"] == verdict] for verdict in ("faster", "tie", "slower")}
+    correct = bool(rows) and not failures and all(row["output_close"] for row in rows)
+    confirmed = bool(rows) and all(row["observed_path"] == {"math": "math", "flash": "flash"} for row in rows)
+    good = correct and confirmed and shapes["faster"] and len(shapes["slower"]) <= len(shapes["faster"])
+    summary = {f"{verdict}_token_counts": tokens for verdict, tokens in shapes.items()}
+    summary |= {"correctness_passed": correct, "paths_confirmed": confirmed, "total_cases": len(rows) + len(failures)}
+    return summary, "accept_for_selected_shapes" if good else "tune_or_fallback"
+
+
+def run_attention_experiment(plan):
+    """逐个形状测量 → 结果（dict）。一个形状失败，不影响其他形状。"""
+    rows, failures = [], []
+    with one_cpu_thread():
+        for tokens in plan["token_counts"]:
+            try:
+                rows.append(measure_tokens(tokens, plan))
+            except RuntimeError as error:  # 显存不足、这台机器没有 flash 内核等
+                failures.append({"token_count": tokens, "type": type(error).__name__, "message": str(error)[:300] or "no message"})
+    summary, decision = summarize(rows, failures)
+    keys = ("token_counts", "heads", "head_dim", "dtype", "warmup", "repeats", "rounds", "atol", "rtol", "seed")
+    head = {"schema_version": "attention-backends/v1", "semantic_id": "INF-FLASH-ATTENTION"}
+    head |= {"profile_id": plan["profile_id"], "run_label": plan["run_label"], "workload": {key: plan[key] for key in keys}}
+    head |= {"hardware": describe_hardware(plan["device"]), "measurement": measurement_notes(plan["device"])}
+    tail = {"summary": summary, "failure": failures or None, "evidence_level": "local_mechanism_benchmark", "decision": decision}
+    return head | {"environment": describe_environment(), "candidate_matrix": rows} | tail
+
+
+# %% 运行（默认 dry_run） slug="exp-run" tags=["experiment", "nbval-ignore-output"]
+device = experiment_device(RUN_MODE, PROFILE_ID)
+if device is None:
+    print("dry_run：什么也不测。把 5.1 的 RUN_MODE 改成 'real_cpu'（约 20 秒）或 'real_gpu'，再从 5.1 起重新运行。")
+else:
+    path = result_path(GPU_RESULT_PATH, device)
+    check_label(path, RUN_LABEL)
+    plan = {"device": device, "dtype": GPU_DTYPE if device == "cuda" else "float32", "token_counts": GPU_TOKEN_COUNTS}
+    plan |= {"heads": GPU_HEADS, "head_dim": GPU_HEAD_DIM, "warmup": GPU_WARMUP, "repeats": GPU_REPEATS, "rounds": GPU_ROUNDS}
+    plan |= {"atol": GPU_ATOL, "rtol": GPU_RTOL, "seed": 0, "profile_id": PROFILE_ID, "run_label": RUN_LABEL}
+    save_report(path, run_attention_experiment(plan))
+
+# %% [markdown] slug="exp-reader-text"
+# ### 5.3 读结果
+
+# %% 读 JSON slug="exp-reader" tags=["reader", "nbval-ignore-output"]
+def load_attention_report():
+    """先找 GPU 的结果，再找 CPU 的 → (路径, 结果)；都没有就是 (GPU 的路径, None)。"""
+    paths = [Path(result_path(GPU_RESULT_PATH, device)) for device in ("cuda", "cpu")]
+    found = [path for path in paths if path.exists()]
+    if not found:
+        return paths[0], None
+    newest = max(found, key=lambda path: path.stat().st_mtime)
+    return newest, json.loads(newest.read_text(encoding="utf-8"))
+
+
+path, report = load_attention_report()
+if report is None:
+    print(f"还没有结果：{path}（CPU 的结果名末尾是 _cpu.json）。请先运行 5.2。")
+else:
+    for key in ("workload", "hardware", "summary", "failure", "evidence_level", "decision"):
+        print(f"{key}: {report[key]}")
+    for row in report["candidate_matrix"]:
+        medians = f"math {row['math']['median_ms']:.4f} ms, flash {row['flash']['median_ms']:.4f} ms"
+        print(f"N={row['token_count']:<5} {medians}, speedup {row['speedup']:.4f}, {row['verdict']}, path {row['observed_path']['flash']}")
+
+# %% [markdown] slug="exp-plot-text"
+# ### 5.4 画图
+#
+# 只读 JSON，不测量。没有你自己的结果时，画随本章附带的样例，标题里写着它是在什么机器上录的。
+
+# %% 随章附带的样例 slug="exp-sample" tags=["plot"] sample="assets/samples/03_flash_attention_cpu.json"
+import json
+
+# %% 画图 slug="exp-plot" tags=["plot", "nbval-ignore-output"]
+def draw_attention_times(axis, rows):
+    """左图：两条路径的中位数（实线）与 P95（点线），ms，双对数轴。"""
+    tokens = [row["token_count"] for row in rows]
+    for path, color, marker in (("math", "#b34700", "o"), ("flash", "#003f7f", "s")):
+        for key, style, fill in (("median_ms", "-", color), ("p95_ms", ":", "white")):
+            label = f"{path} {key.removesuffix('_ms')}"
+            axis.plot(tokens, [row[path][key] for row in rows], style, color=color, marker=marker, markerfacecolor=fill, label=label)
+    axis.set(xlabel="tokens N", ylabel="time per call (ms)", xscale="log", yscale="log", title="SDPA: math and flash")
+
+
+def draw_attention_speedup(axis, rows):
+    """右图：加速比、95% 区间、噪声带；判为 faster 的点画星号。"""
+    tokens, tops = [row["token_count"] for row in rows], [1 + row["noise_band"] for row in rows]
+    axis.fill_between(tokens, [1 / top for top in tops], tops, color="0.85", label="noise band")
+    error = [[abs(row["speedup"] - row["speedup_ci95"][side]) for row in rows] for side in (0, 1)]
+    axis.errorbar(tokens, [row["speedup"] for row in rows], yerr=error, color="0.2", marker="o", capsize=4, label="math / flash, 95% CI")
+    faster = [row for row in rows if row["verdict"] == "faster"]
+    axis.plot([row["token_count"] for row in faster], [row["speedup"] for row in faster], "*", color="#003f7f", markersize=15, label="faster")
+    axis.axhline(1, color="0.4", linestyle="--")
+    axis.set(xlabel="tokens N", ylabel="speed-up", xscale="log", title="Speed-up")
+
+
+def plot_attention(report, note=""):
+    """一份结果 → figure。"""
+    fig, axes = plt.subplots(1, 2, figsize=(11, 4.2), facecolor="white")
+    for axis, draw in zip(axes, (draw_attention_times, draw_attention_speedup)):
+        draw(axis, report["candidate_matrix"])
+        axis.set_facecolor("white")
+        axis.legend(frameon=False)
+    work, hardware = report["workload"], report["hardware"]
+    shape = f"{work['heads']} heads, d={work['head_dim']}, {work['dtype']}"
+    fig.suptitle(f"{note}{shape}\n{hardware['device']}, torch {hardware['torch_version']}")
+    fig.tight_layout()
+    return fig
+
+
+path, report = load_attention_report()
+if report is None:
+    print("没有你自己的结果，下面画的是录好的样例，不是你的机器。")
+figure = plot_attention(report or RECORDED_SAMPLE, "" if report else "Recorded sample, not your machine: ")
+plt.show()
+
+# %% [markdown] slug="exp-interpret"
+# *图 4　左：两条路径的单次时间；右：加速比与区间。灰带是 A/A 对照给出的噪声带。*
+#
+# ### 5.5 怎样解释，下一步做什么
+#
+# | 你看到的 | 可以下的结论 | 下一步 |
+# |---|---|---|
+# | `faster`，且 `observed_path` 是 `flash` | 这台机器、这个形状上 flash 确实更快 | 在真实模型的形状上复测 |
+# | `tie` | 差别在噪声之内 | 不为它改代码；看更长的 $N$ |
+# | `slower` | 这个形状上别强求 flash | 交给 SDPA 自动选，或换形状 |
+# | `observed_path` 不是 `flash` | 测的根本不是 flash | 用 5.0 的办法找出哪个条件不满足 |
+# | `failure` 不是空 | 结论不成立 | 按 `message` 修好再测 |
+#
+# 三点提醒：
+#
+# - 样例里 $N=1$ 也快。那里没有 $N^2$ 的表可省，差别来自 math 要依次调用好几个算子，flash 只调用一个。**同样是“快”，原因可以不同。**
+# - CPU 没有可编程的 SRAM，分块利用的是缓存；第四步的字节公式不能直接套。
+# - 这是局部机制的测量（`local_mechanism_benchmark`），不是模型端到端的加速。
+
+# %% [markdown] slug="questions"
+# ## 思考题（Questions）
+#
+# 1. 折扣 $\alpha$ 何时等于 1？如果分数从大到小排好序，在线 softmax 能省掉什么？
+# 2. 两段各自算好的状态 $(m_1,\ell_1,a_1)$ 与 $(m_2,\ell_2,a_2)$ 怎样合并？合并满足结合律吗？（这就是 Flash-Decoding 沿键并行的依据。）
+# 3. 因果掩码下，哪些键块可以整块跳过？$N_q=N_k=N$、块长 $B$ 时，跳过后还剩几成工作？
+# 4. 解码时 $N_q=1$。套用第四步的数法，标准与分块各读写多少？分块还省吗？
+# 5. $d=256$、$M=49152$ 时，$2d^2/M$ 是多少？与 $d=64$ 相比说明什么？
+# 6. 规则 1 允许“只沿键分块”。为什么 GPU 内核还要沿查询分块？
+#
+# <details><summary>参考思路</summary>
+#
+# 1. 新块没有更大的分数时。排好序则只有第一块会更新 $m$，以后 $\alpha$ 恒为 1——但排序本身更贵。
+# 2. $m=\max(m_1,m_2)$，$\ell=\ell_1e^{m_1-m}+\ell_2e^{m_2-m}$，$a$ 同理。满足结合律（忽略舍入），所以可以并行归约。
+# 3. 整块在对角线右上方的。块数 $T=N/B$ 时剩 $T(T+1)/2$ 块，占 $\frac12(1+1/T)$。
+# 4. 标准：$Q,O$ 各 $d$，$K,V$ 各 $Nd$，$S,P$ 读写共 $4N$；分块省掉 $4N$。$d=64$ 时 $2Nd=128N$ 是大头，省得很少：解码慢在读 KV cache。
+# 5. $131072/49152\approx2.7>1$：主项反而更大。头的维度越大，分块越吃亏。
+# 6. 片上放不下全部查询的 $Q_i$ 和 `acc`；而且不同的查询块可以交给不同的 SM 并行。
+#
+# </details>
+
+# %% [markdown] slug="mistakes"
+# ## 常见误区（Common mistakes）
+#
+# | 误区 | 事实 |
+# |---|---|
+# | FlashAttention 是近似算法 | 它是**精确**的：数学上与标准注意力相同，只有浮点舍入的差别 |
+# | 它省的是计算量 | 浮点运算次数没有变少，还多了折扣；省的是 HBM 读写 |
+# | 每一块算完就除以 $\ell$ | 中途除了，下一块还得乘回来；最后除一次就够 |
+# | 先减去**这一块**的最大值就行 | 要减**到目前为止**的最大值，旧账还要打折 |
+# | 全遮住的行无所谓 | $-\infty-(-\infty)$ 是 `nan`，一行 `nan` 会污染后面所有层 |
+# | `is_causal=True` 在哪里都一样 | $N_q\ne N_k$ 时 PyTorch 左上角对齐，`flash-attn` 右下角对齐 |
+# | 调用了 SDPA 就用上了 flash | 输入不合条件会悄悄退回 math；看算子名才算数 |
+# | 两条路径差 $10^{-7}$ 说明有 bug | 求和次序不同，float32 的舍入本来就不同；要跟 float64 参考比 |
+
+# %% [markdown] slug="summary-text"
+# ## 总测试（Summary）
+#
+# 三个 TODO 的可见测试一起再跑一遍。不计分。
+
+# %% 总测试 slug="summary" tags=["summary"] nbgrader={"grade": false, "grade_id": "summary", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def test_flash_attention():
+    for test in (test_update_shape, test_single_block, test_rescale, test_running_maximum, test_masked_rows):
+        test()
+    for test in (test_tiled_shape, test_scale, test_ragged_block, test_no_score_matrix, test_large_logits):
+        test()
+    for test in (test_causal, test_rectangular_causal, test_standard_bytes, test_flash_bytes, test_rounding, test_capacity):
+        test()
+    print("✅ 三个 TODO 的可见测试全部通过：在线 softmax、分块注意力、读写字节数都符合规则。")
+
+
+test_flash_attention()
+
+# %% [markdown] slug="links"
+# ## 小结与链接（Summary and links）
+#
+# - 注意力慢在搬运 $N\times N$ 的中间表；公式不变，换个次序就不用存它。
+# - 在线 softmax 只记 $(m,\ell,a)$；换最大值时旧账打折，最后除一次。
+# - 读写量从 $\Theta(Nd+N^2)$ 变成 $\Theta(N^2d^2/M)$；$M$ 明显大于 $2d^2$ 才划算。
+# - “调用了 SDPA”和“flash 跑了”是两句话，中间要有证据。
+#
+# **下一步**：{{chapter:04_execution_dispatch|第 4 章 推理融合与后端分派}}。那里把“输入合适就走快路径，不合适就带着原因回退”写成一个分派器。
+#
+# **资料来源**
+#
+# 1. Dao 等，*FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*，[arXiv:2205.14135](https://arxiv.org/abs/2205.14135)：算法、定理 2、A100 的 SRAM 容量。
+# 2. Dao，*FlashAttention-2*，[arXiv:2307.08691](https://arxiv.org/abs/2307.08691)：查询在外层、除法推迟到最后。
+# 3. Milakov、Gimelshein，*Online normalizer calculation for softmax*，[arXiv:1805.02867](https://arxiv.org/abs/1805.02867)：在线 softmax。
+# 4. Vaswani 等，*Attention Is All You Need*，[arXiv:1706.03762](https://arxiv.org/abs/1706.03762)：缩放 $1/\sqrt d$ 的理由。
+# 5. [`flash_attn_interface.py`](https://github.com/Dao-AILab/flash-attention/blob/main/flash_attn/flash_attn_interface.py)：右下角对齐；整行看不见时输出 0。
+# 6. PyTorch 文档 [`causal_upper_left`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.bias.causal_upper_left.html)：与 SDPA 的 `is_causal=True` 等价，左上角对齐。
+# 7. PyTorch 文档 [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)、[`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html)：可选的后端与限定后端的办法。
+# 8. 退回 math 的条件、对齐方式：由本章 3.3 与 5.0 的单元格在 torch 2.13（CPU）上运行得到。
