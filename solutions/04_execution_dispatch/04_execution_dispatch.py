@@ -17,8 +17,7 @@
 #
 # **难度**：Medium ｜ **环境**：CPU-first + 可选单卡 GPU ｜ **标签**：推理优化、融合、执行分派、回退 ｜ **预计用时**：100 分钟（第一至三步 25，三个 TODO 60，其余 15；第五步的实验另计）｜ 版本 {{version}}
 #
-# 模型编译成功了，profiler 里却找不到你要的融合 kernel。原因在哪里？可能是图里没有这个模式，可能是后端不收这个输入，也可能它收了、却退回了 eager。
-# 本章把这条路拆成几段，让每一段都能单独检查。
+# 模型编译成功了，profiler 里却找不到你要的融合 kernel。原因在哪里？可能是图里没有这个模式，可能是后端不收这个输入，也可能它收了、却退回了 eager。本章把这条路拆成几段，让每一段都能单独检查。
 #
 # **学完本章，你能够**
 #
@@ -54,8 +53,7 @@
 # - **被拒绝的候选必须回退，而且必须留下原因。** 没有回退，程序就断了；没有原因，就没有人知道该改精度、改长度，还是换后端。
 # - **前一段成立，不能推出后一段成立。** 图里有模式，不等于后端收；后端收，不等于 kernel 真的跑了。
 #
-# PyTorch 里就有这样的例子。`torch.compile` 遇到不支持的代码时不会崩溃，只是失去一次优化机会<sup>[1]</sup>；同一段代码重编译的次数到了 `recompile_limit`（默认 8），之后的调用就退回 eager<sup>[2]</sup>。
-# `scaled_dot_product_attention`（SDPA）的每一种融合实现都有自己的输入限制；你指定了某一种而它用不了时，PyTorch 会用警告说明原因<sup>[3]</sup>。
+# PyTorch 里就有这样的例子。`torch.compile` 遇到不支持的代码时不会崩溃，只是失去一次优化机会<sup>[1]</sup>；同一段代码重编译的次数到了 `recompile_limit`（默认 8），之后的调用就退回 eager<sup>[2]</sup>。`scaled_dot_product_attention`（SDPA）的每一种融合实现都有自己的输入限制；你指定了某一种而它用不了时，PyTorch 会用警告说明原因<sup>[3]</sup>。
 
 # %% [markdown] slug="step-2"
 # ## 第二步 哪些模式值得当候选（Which patterns are worth a candidate）
@@ -69,8 +67,7 @@
 # | Linear + SiLU + multiply（SwiGLU） | 中间激活（intermediate activation） | shape、寄存器、量化格式 |
 # | logits + sampling | 一串很小的 kernel 的启动 | 采样策略会变、随机数状态 |
 #
-# **融合省的是什么。** 主要是两样：启动次数，和中间结果在显存里的往返。训练和推理里有大量算子受限于访存而不是计算，这正是融合有用的原因<sup>[4]</sup>。
-# 以 SwiGLU 的 $\mathrm{silu}(g)\odot u$ 为例（$g,u$ 都是 $T\times I$）：
+# **融合省的是什么。** 主要是两样：启动次数，和中间结果在显存里的往返。对 Transformer 训练的测量表明，主要的瓶颈是数据移动<sup>[4]</sup>；推理里的逐元素算子同样读写多、计算少。以 SwiGLU 的 $\mathrm{silu}(g)\odot u$ 为例（$g,u$ 都是 $T\times I$）：
 #
 # - 分开算：SiLU 读 $g$、写 $s$；乘法读 $s$、读 $u$、写 $y$。一共 5 个 $T\times I$。
 # - 合起来算：读 $g$、读 $u$、写 $y$。一共 3 个 $T\times I$。
@@ -88,8 +85,7 @@ for name, unfused, fused, width in [('silu * up', 5, 3, 11008), ('residual add +
     print(f'{name:24s} T=256: {before:6.1f} MiB -> {after:6.1f} MiB ({1 - after / before:.0%} less)')
 
 # %% [markdown] slug="step-2-costs"
-# **融合要付出什么。** 更大的 kernel 占更多寄存器（register pressure），占用率可能下降；编译器对它的限制更多；出了数值问题也更难查。
-# vLLM 的文档给每一种融合都标了适用条件，并提醒：加速多少取决于模型、batch 和硬件，要在自己的场景里开、关各测一次<sup>[5]</sup>。
+# **融合要付出什么。** 更大的 kernel 占更多寄存器（register pressure），占用率可能下降；编译器对它的限制更多；出了数值问题也更难查。vLLM 的文档给每一种融合都标了适用条件，并提醒：加速多少取决于模型、batch 和硬件，要在自己的场景里开、关各测一次<sup>[5]</sup>。
 #
 # 所以：**候选只是“可能值得”，它不保证任何事。** 能不能走，下一步的能力门来定；快不快，要测。
 
@@ -150,10 +146,9 @@ FUSION_PATTERNS: Dict[Tuple[str, ...], str] = {
 # %% [markdown] slug="todo1-text"
 # ### 4.1 TODO 1：找候选（identify fusion candidates）
 #
-# ⏱ 20 分钟 ｜ 难度 ●●○ ｜ 要写的：一行，给 `ordered_patterns` 赋值
+# 用时 20 分钟 ｜ 难度 ●●○ ｜ 要写的：一行，给 `ordered_patterns` 赋值
 #
-# 输入是一串有序的算子 `ops`，输出是候选的列表，按 `start` 从小到大。扫描的循环已经给出：它在当前位置按 `ordered_patterns` 的次序逐个试，**试中第一个就收下**。
-# 所以你给的次序，决定了同一位置上谁先被选中。
+# 输入是一串有序的算子 `ops`，输出是候选的列表，按 `start` 从小到大。扫描的循环已经给出：它在当前位置按 `ordered_patterns` 的次序逐个试，**试中第一个就收下**。所以你给的次序，决定了同一位置上谁先被选中。
 #
 # **规则**（测试只依据这几条）
 #
@@ -453,8 +448,7 @@ check_random_identification()
 # %% [markdown] slug="todo1-instructor" todo=1 tags=["instructor-only"]
 # #### 讲解：TODO 1（只在教师版）
 #
-# **为什么这样写。** 扫描按 `ordered_patterns` 的次序试，试中第一个就收下。把算子多的排在前面，“第一个试中的”就是“最长的”。`sorted` 每次调用都读当时的 `FUSION_PATTERNS`，所以后来登记的模式自然有效。
-# 等长的模式在同一位置不可能都匹配（匹配就意味着元组相等，而字典的键不重复），因此次序里的并列无需处理。
+# **为什么这样写。** 扫描按 `ordered_patterns` 的次序试，试中第一个就收下。把算子多的排在前面，“第一个试中的”就是“最长的”。`sorted` 每次调用都读当时的 `FUSION_PATTERNS`，所以后来登记的模式自然有效。等长的模式在同一位置不可能都匹配（匹配就意味着元组相等，而字典的键不重复），因此次序里的并列无需处理。
 #
 # **复杂度。** 设 $n$ 个算子、$p$ 个模式、最长 $m$：排序 $O(p\log p)$，扫描 $O(n\,p\,m)$。真实系统用图匹配或 trie；这里的规模不需要。
 #
@@ -475,16 +469,14 @@ check_random_identification()
 # %% [markdown] slug="todo2-text"
 # ### 4.2 TODO 2：能力门（evaluate backend capability）
 #
-# ⏱ 20 分钟 ｜ 难度 ●●○ ｜ 要写的：五行，给 `pattern_supported`、`dtype_supported`、`device_supported`、`sequence_supported`、`dynamic_shape_supported` 赋值
+# 用时 20 分钟 ｜ 难度 ●●○ ｜ 要写的：五行，给 `pattern_supported`、`dtype_supported`、`device_supported`、`sequence_supported`、`dynamic_shape_supported` 赋值
 #
 # 返回一份能力报告：`{'backend': 名字, 'supported': bool, 'reasons': list[str]}`。`checks`、`reasons` 和返回值已经给出，你只写五个判断。
 #
 # **规则**（测试只依据这几条）
 #
-# 1. **五道门互相独立**。一道门失败，不改变别的门的结论。`reasons` 列出**每一道**失败的门，次序固定：
-#    `unsupported_pattern`、`unsupported_dtype`、`unsupported_device`、`sequence_too_long`、`dynamic_shape_not_supported`。它是列表；全部通过时是 `[]`。只要有一条原因，`supported` 就是 `False`。
-# 2. **名单用成员判断（membership）**：候选的 `pattern`、输入的 `dtype` 和 `device`，分别在这个后端的 `patterns`、`dtypes`、`devices` 里，并且是**整个相等**的一项。不看子串，不看位宽，不只看第一项。
-#    名单以这个后端的声明为准，与全局的 `FUSION_PATTERNS` 无关。
+# 1. **五道门互相独立**。一道门失败，不改变别的门的结论。`reasons` 列出**每一道**失败的门，次序固定：`unsupported_pattern`、`unsupported_dtype`、`unsupported_device`、`sequence_too_long`、`dynamic_shape_not_supported`。它是列表；全部通过时是 `[]`。只要有一条原因，`supported` 就是 `False`。
+# 2. **名单用成员判断（membership）**：候选的 `pattern`、输入的 `dtype` 和 `device`，分别在这个后端的 `patterns`、`dtypes`、`devices` 里，并且是**整个相等**的一项。不看子串，不看位宽，不只看第一项。名单以这个后端的声明为准，与全局的 `FUSION_PATTERNS` 无关。
 # 3. **没有这个名单，就什么都不支持**。后端缺了 `patterns`、`dtypes` 或 `devices`，按空名单算，不抛 `KeyError`，也不当作“都支持”。
 # 4. **长度**：`seq_len <= max_seq_len` 通过，相等也通过。后端缺 `max_seq_len` 按 0 算；输入缺 `seq_len` 也按 0 算。形状是静态还是动态，都要过这道门。
 # 5. **动态形状**：静态输入（`dynamic_shape` 为 `False`，或没写）总能通过。动态输入只有在后端明确写了 `supports_dynamic_shape` 为 `True` 时才通过；没写就是不支持。
@@ -767,7 +759,7 @@ check_pure_gate()
 # %% [markdown] slug="todo3-text"
 # ### 4.3 TODO 3：分派与回退（dispatch and fall back）
 #
-# ⏱ 20 分钟 ｜ 难度 ●○○ ｜ 要写的：一行，给 `selected` 赋值
+# 用时 20 分钟 ｜ 难度 ●○○ ｜ 要写的：一行，给 `selected` 赋值
 #
 # `capability_reports` 是每个后端的能力报告，与 `backends` 同样的次序。`selected` 应是其中的**一份报告**（字典），或者 `None`。其余的已经给出。
 #
@@ -1018,8 +1010,7 @@ check_pure_dispatch()
 # | `selected = False` | `False is not None`，然后下标出错 | `todo3_fallback` |
 # | `backends.sort(...)` | 改了调用者的列表 | `todo3_pure` |
 #
-# **评分说明。** 可见 20 分，隐藏 12 分。除 `todo3_own_gate` 和 `todo3_all`（共 4 分）外，都用表代替学生的 TODO 2，所以 TODO 2 错了不会在这里重复扣分；表里的结论与后端的真实字段一致，
-# 因此不调用 `evaluate_backend_capability`、自己重写整段的学生也按行为得分。没做 TODO 2 而做了 TODO 3 的，`todo3_own_gate` 和 `todo3_all` 会报“请先完成 TODO 2”。
+# **评分说明。** 可见 20 分，隐藏 12 分。除 `todo3_own_gate` 和 `todo3_all`（共 4 分）外，都用表代替学生的 TODO 2，所以 TODO 2 错了不会在这里重复扣分；表里的结论与后端的真实字段一致，因此不调用 `evaluate_backend_capability`、自己重写整段的学生也按行为得分。没做 TODO 2 而做了 TODO 3 的，`todo3_own_gate` 和 `todo3_all` 会报“请先完成 TODO 2”。
 
 # %% [markdown] slug="together-text"
 # ### 4.4 合在一起：一层模型，两个后端（Putting it together）
@@ -1358,8 +1349,7 @@ plt.show()
 #
 # <details><summary>一点线索</summary>
 #
-# 1：每个模式各省多少访存和启动，还有测量；节点数不是时间。2：只有边界上的那些；能力门宁可误拒，不可误收。3：检查很贵、而且不需要诊断信息时；会失去胜者之后的原因。
-# 4：后写的覆盖先写的；可以用列表，或要求名字唯一。5：自动选择可以回退，明确的请求办不到就该说出来。6：找不到；要在图上匹配，不能在列表上匹配。
+# 1：每个模式各省多少访存和启动，还有测量；节点数不是时间。2：只有边界上的那些；能力门宁可误拒，不可误收。3：检查很贵、而且不需要诊断信息时；会失去胜者之后的原因。4：后写的覆盖先写的；可以用列表，或要求名字唯一。5：自动选择可以回退，明确的请求办不到就该说出来。6：找不到；要在图上匹配，不能在列表上匹配。
 #
 # </details>
 
