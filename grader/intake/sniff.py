@@ -48,7 +48,7 @@ def sniff_text(text: str) -> str | None:
     start = text.lstrip("\ufeff\0 \t\r\n")[:4096]
     if not start:
         return "文件是空的，只有空白（blank file）：请重新导出并上传 .ipynb"
-    if start[0] in "{[":
+    if start[0] in "{[" and not start.startswith("[InternetShortcut]"):
         return None
     if start[0] == "<" and _HTML.search(start):
         return "这是网页（HTML，可能是登录页），不是 notebook：请登录后用 File → Download 下载 .ipynb 再提交"
