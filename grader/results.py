@@ -46,9 +46,8 @@ def collect_results(out: Path) -> Results:
     questions = questions_of(source)
     records = {record["student"]: record for record in Records(out).all()}
     grades = read_grades(tree)
-    due = datetime.fromisoformat(marker["due"]) if marker["due"] else None
     students = [
-        _student(name, records.get(name), grades.get(name, StudentGrades()), questions, due)
+        _student(name, records.get(name), grades.get(name, StudentGrades()), questions, marker)
         for name in sorted({*records, *grades})
     ]
     return {
@@ -136,8 +135,9 @@ def why(student: dict[str, Any]) -> str:
 
 
 def _student(
-    name: str, record: Record | None, grades: StudentGrades, questions: list[Question], due: datetime | None
+    name: str, record: Record | None, grades: StudentGrades, questions: list[Question], marker: dict[str, Any]
 ) -> dict[str, Any]:
+    due = datetime.fromisoformat(marker["due"]) if marker["due"] else None
     verdicts = {test["grade_id"]: test for test in record["tests"]} if record else {}
     shown = [_question(question, verdicts, grades) for question in questions]
     handed_in = collected_at(record) if record else None
@@ -149,7 +149,7 @@ def _student(
         "score": _total([question["score"] for question in shown]),
         "max_score": sum(question.max_score for question in questions),
         "questions": shown,
-        "notes": [*submission["notes"], *(record["notes"] if record else [])],
+        "notes": _notes(record, marker),
         "flags": [*submission["flags"], *(record["flags"] if record else [])],
         "reason": record["reason"] if record else "",
         "submission": submission["path"],
@@ -157,6 +157,15 @@ def _student(
         "collected_at": handed_in.isoformat() if handed_in else None,
         "sandbox": record["sandbox"] if record else None,
     }
+
+
+def _notes(record: Record | None, marker: dict[str, Any]) -> list[str]:
+    if record is None:
+        return []
+    notes = [*record["submission"]["notes"], *record["notes"]]
+    if record["source_digest"] != marker["source_digest"]:
+        notes.append("graded with an earlier version of the source; not among the submissions since")
+    return notes
 
 
 def _question(question: Question, verdicts: dict[str, Any], grades: StudentGrades) -> dict[str, Any]:

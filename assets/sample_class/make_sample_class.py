@@ -251,7 +251,7 @@ STUDENTS = (
     Student("ma_chao", "saved as UTF-16 by a Windows editor", PLAIN, utf16, 100),
     Student("sun_hao", "endless loop in TODO 1", PLAIN, answers(todo1=ENDLESS_1), "some"),
     Student("吴欣", "half uploaded", PLAIN, truncated, None, "unreadable"),
-    Student("xu_ting", "a login page instead of the notebook", "04_Execution_Dispatch.IPYNB", login_page, None, "unreadable"),
+    Student("xu_ting", "a login page instead", "04_Execution_Dispatch.IPYNB", login_page, None, "unreadable"),
     Student("yang_fan", "test cells deleted, a TODO moved to the top", PLAIN, without_tests, 100),
     Student("zhang_wei", "bracket missing in TODO 2", PLAIN, answers(todo2=SYNTAX_2), "some"),
     Student("zhao_min", "all metadata lost", "homework.ipynb", stripped, 100),

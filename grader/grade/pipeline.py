@@ -81,6 +81,7 @@ def grade(options: GradeOptions) -> tuple[Path, Results]:
     out = (options.out or Path("out") / options.assignment).resolve()
     outfolder.claim(out, options.assignment, edition.path, edition.digest, force=options.force)
     with outfolder.one_writer(out), shared_engines():
+        _check_only(options, edition, out)
         _check_reference(options, edition, sandbox, out)
         tree = CourseTree(out, options.assignment)
         register(tree, edition.source, edition.release, options.due)
@@ -139,6 +140,13 @@ def load_edition(assignment: str, source: Path | None) -> Edition:
     digest = fingerprint(plain_source)
     version = plain_source["metadata"].get("course", {}).get("version") or f"source {digest[:12]}"
     return Edition(path, plain_source, plain_release, digest, version)
+
+
+def _check_only(options: GradeOptions, edition: Edition, out: Path) -> None:
+    """A changed source takes the whole class along: scores of two editions must not stand side by side."""
+    marker = outfolder.read_marker(out)
+    if options.only and marker is not None and marker["source_digest"] != edition.digest:
+        raise GraderError("--only", "the source has changed since the class was graded", "grade everybody again")
 
 
 def _check_reference(options: GradeOptions, edition: Edition, sandbox: str, out: Path) -> None:
@@ -234,7 +242,7 @@ class _ClassRun:
     def _enter(self, submission: Submission, digest: str, outcome: Outcome) -> None:
         if outcome.execution is None:
             digest = ""  # a fault of the machine or the grader: the next run tries again
-        record = record_of(submission, digest, outcome)
+        record = record_of(submission, digest, self.edition.digest, outcome)
         self.records.write(record)
         self._book(record)
 

@@ -55,12 +55,18 @@ def fingerprint(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def record_of(submission: Submission, digest: str, outcome: Outcome) -> Record:
-    """The record of a submission that was just graded, not booked yet."""
+def record_of(submission: Submission, digest: str, source_digest: str, outcome: Outcome) -> Record:
+    """The record of a submission that was just graded, not booked yet.
+
+    Args:
+        digest: of the submission and all conditions of its grading; empty where the next run shall grade it again.
+        source_digest: of the instructor's notebook.
+    """
     execution = outcome.execution
     return {
         "student": submission.student,
         "digest": digest,
+        "source_digest": source_digest,
         "status": outcome.status,
         "reason": outcome.reason,
         "tests": [asdict(test) for test in execution.tests] if execution else [],

@@ -44,7 +44,7 @@ def out(tmp_path):
 
 
 def add(folder, submission, outcome):
-    Records(folder).write(booked(record_of(submission, "digest", outcome)))
+    Records(folder).write(booked(record_of(submission, "digest", "x", outcome)))
 
 
 def test_every_key_of_the_contract_is_there(out):
