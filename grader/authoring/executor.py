@@ -71,8 +71,9 @@ def execute_in(notebook: NotebookNode, folder: Path, *, timeout: int = TIMEOUT_S
 
     manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython())
     client = NotebookClient(notebook, km=manager, timeout=timeout, record_timing=False, coalesce_streams=True)
-    # The kernel's own log lines are no business of whoever builds; what cells print comes as outputs.
-    client.execute(cwd=str(folder), env={**os.environ, "MPLBACKEND": BACKEND}, stderr=subprocess.DEVNULL)
+    environment = {**os.environ, "MPLBACKEND": BACKEND}
+    # nbclient stops a kernel that it was given only if told to; the kernel's own log lines are nobody's business.
+    client.execute(cwd=str(folder), env=environment, stderr=subprocess.DEVNULL, cleanup_kc=True)
     return notebook
 
 

@@ -13,7 +13,14 @@ CHAPTER = "09_demo"
 
 def nbgrader(grade_id: str, **values: object) -> str:
     """The nbgrader block of a header."""
-    block = {"grade": False, "grade_id": grade_id, "locked": True, "schema_version": 3, "solution": False, "task": False}
+    block = {
+        "grade": False,
+        "grade_id": grade_id,
+        "locked": True,
+        "schema_version": 3,
+        "solution": False,
+        "task": False,
+    }
     return json.dumps({**block, **values})
 
 

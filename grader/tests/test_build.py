@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
 from grader.authoring import build as building
@@ -122,7 +126,9 @@ def test_a_link_to_a_chapter_appears_once_that_chapter_exists(tree: Path) -> Non
 
 def test_included_cell_and_recorded_sample_are_filled_in(built: Path) -> None:
     assert cell(built, "experiment", "student").source == 'measured = len("abc")\nprint("measured", measured)'
-    assert cell(built, "reader").source == "import json\nRECORDED_SAMPLE = json.loads(r'''{\"名\":[1.5,2],\"b\":null}''')"
+    assert (
+        cell(built, "reader").source == "import json\nRECORDED_SAMPLE = json.loads(r'''{\"名\":[1.5,2],\"b\":null}''')"
+    )
     assert cell(built, "plot").outputs[0].text == "['b', '名']\n"
 
 
@@ -280,13 +286,14 @@ def test_an_output_with_an_address_is_refused(tree: Path) -> None:
         build(root=tree)
 
 
-def test_cells_run_with_this_python_in_an_empty_folder() -> None:
-    import sys
-
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import os, sys\n(sys.executable, os.listdir())")])
+def test_cells_run_with_this_python_in_an_empty_folder_and_the_kernel_ends() -> None:
+    code = "import os, sys\n(sys.executable, os.listdir(), os.getpid())"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     execute(notebook, "x")
-    assert notebook.cells[0].outputs[0].data["text/plain"] == repr((sys.executable, []))
-    assert "metadata" not in notebook.cells[0] or "execution" not in notebook.cells[0].metadata
+    executable, listing, pid = ast.literal_eval(notebook.cells[0].outputs[0].data["text/plain"])
+    assert (executable, listing) == (sys.executable, [])
+    assert not psutil.pid_exists(pid)
+    assert "execution" not in notebook.cells[0].metadata
 
 
 def test_chapters_are_chosen_by_name_or_number(built: Path) -> None:
@@ -309,8 +316,6 @@ def test_a_missing_setting_is_named(tmp_path: Path) -> None:
 
 def test_the_course_itself_is_built(capsys: pytest.CaptureFixture[str]) -> None:
     """What lies in the repository is what its masters give; the exit code is what CI reads."""
-    import argparse
-
     assert chapters(), "no chapter has a master"
     code = run_build(argparse.Namespace(chapters=[], check=True))
     shown = capsys.readouterr().out

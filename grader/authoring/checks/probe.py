@@ -1,7 +1,7 @@
 """Running the reference to see what each graded cell's last value is.
 
 Trusted code: the instructor's own notebook. It runs in a process of its own, in an empty folder, with IPython but
-without a kernel (`python -m grader.authoring.checks.probe REQUEST REPLY`).
+without a kernel: probe_worker.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 TIMEOUT_S = 300
-PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+WORKER = Path(__file__).with_name("probe_worker.py")
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,8 @@ def run_cells(runs: list[list[tuple[str, str]]]) -> list[dict[str, Outcome]]:
         work = Path(folder) / "work"
         work.mkdir()
         request.write_text(json.dumps(runs), "utf-8")
-        command = [sys.executable, "-m", "grader.authoring.checks.probe", str(request), str(reply)]
-        path = os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
-        environment = {
-            **os.environ,
-            "MPLBACKEND": "agg",
-            "PYTHONPATH": path,
-            "IPYTHONDIR": str(Path(folder) / "ipython"),
-        }
+        command = [sys.executable, "-c", WORKER.read_text("utf-8"), str(request), str(reply)]
+        environment = {**os.environ, "MPLBACKEND": "agg", "IPYTHONDIR": str(Path(folder) / "ipython")}
         try:
             done = subprocess.run(command, cwd=work, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                                   text=True, errors="replace", timeout=TIMEOUT_S)  # fmt: skip
@@ -64,33 +57,3 @@ def run_cells(runs: list[list[tuple[str, str]]]) -> list[dict[str, Outcome]]:
             last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
             raise RuntimeError(f"the reference ended its own process: {last[:200]}")
         return [{name: Outcome(**value) for name, value in run.items()} for run in json.loads(reply.read_text("utf-8"))]
-
-
-def _serve(request: Path, reply: Path) -> None:
-    from IPython.core.interactiveshell import InteractiveShell
-
-    shell = InteractiveShell.instance()
-    shell.showtraceback = lambda *args, **kwargs: None
-    shell.showsyntaxerror = lambda *args, **kwargs: None
-    outcomes = []
-    for cells in json.loads(request.read_text("utf-8")):
-        shell.reset(new_session=True)
-        outcomes.append({name: _outcome(shell.run_cell(source)) for name, source in cells})
-    reply.write_text(json.dumps(outcomes), "utf-8")
-
-
-def _outcome(result: Any) -> dict[str, Any]:
-    error = result.error_before_exec or result.error_in_exec
-    if error is not None:
-        text = (str(error).strip().splitlines() or [""])[0]
-        return {"error": f"{type(error).__name__}: {text}"[:300]}
-    value = result.result
-    if value is None:
-        return {}
-    kind = type(value)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return {"type_name": name, "number": value if kind in (int, float) else None}
-
-
-if __name__ == "__main__":
-    _serve(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,43 @@
+"""Runs in a process of its own: `python -c <this file> REQUEST REPLY`. See probe.py; standard library and IPython only.
+
+It is passed as text so that the folder it lies in is not on sys.path and can't shadow what a notebook imports.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+
+def serve(request: Path, reply: Path) -> None:
+    """Run every list of cells in a fresh namespace and write what came of each cell."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    shell = InteractiveShell.instance(config=config)
+    shell.showtraceback = lambda *args, **kwargs: None
+    shell.showsyntaxerror = lambda *args, **kwargs: None
+    outcomes = []
+    for cells in json.loads(request.read_text("utf-8")):
+        shell.reset(new_session=True)
+        outcomes.append({name: outcome_of(shell.run_cell(source)) for name, source in cells})
+    reply.write_text(json.dumps(outcomes), "utf-8")
+
+
+def outcome_of(result) -> dict:
+    """The fields of probe.Outcome, from IPython's ExecutionResult."""
+    error = result.error_before_exec or result.error_in_exec
+    if error is not None:
+        text = (str(error).strip().splitlines() or [""])[0]
+        return {"error": f"{type(error).__name__}: {text}"[:300]}
+    value = result.result
+    if value is None:
+        return {}
+    kind = type(value)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return {"type_name": name, "number": value if kind in (int, float) else None}
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), Path(sys.argv[2]))
