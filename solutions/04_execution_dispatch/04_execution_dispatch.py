@@ -53,7 +53,7 @@
 # - **被拒绝的候选必须回退，而且必须留下原因。** 没有回退，程序就断了；没有原因，就没有人知道该改精度、改长度，还是换后端。
 # - **前一段成立，不能推出后一段成立。** 图里有模式，不等于后端收；后端收，不等于 kernel 真的跑了。
 #
-# PyTorch 里就有这样的例子。`torch.compile` 遇到不支持的代码时不会崩溃，只是失去一次优化机会<sup>[1]</sup>；同一段代码重编译的次数到了 `recompile_limit`（默认 8），之后的调用就退回 eager<sup>[2]</sup>。`scaled_dot_product_attention`（SDPA）的每一种融合实现都有自己的输入限制；你指定了某一种而它用不了时，PyTorch 会用警告说明原因<sup>[3]</sup>。
+# PyTorch 里就有这样的例子。`torch.compile` 遇到不支持的代码时不会崩溃，只是失去一次优化机会<sup>[1]</sup>；同一段代码的编译结果到了 `recompile_limit`（默认 8）份，再遇到新的输入就退回 eager<sup>[2]</sup>。`scaled_dot_product_attention`（SDPA）的每一种融合实现都有自己的输入限制；你指定了某一种而它用不了时，PyTorch 会用警告说明原因<sup>[3]</sup>。
 
 # %% [markdown] slug="step-2"
 # ## 第二步 哪些模式值得当候选（Which patterns are worth a candidate）
@@ -67,7 +67,7 @@
 # | Linear + SiLU + multiply（SwiGLU） | 中间激活（intermediate activation） | shape、寄存器、量化格式 |
 # | logits + sampling | 一串很小的 kernel 的启动 | 采样策略会变、随机数状态 |
 #
-# **融合省的是什么。** 主要是两样：启动次数，和中间结果在显存里的往返。对 Transformer 训练的测量表明，主要的瓶颈是数据移动<sup>[4]</sup>；推理里的逐元素算子同样读写多、计算少。以 SwiGLU 的 $\mathrm{silu}(g)\odot u$ 为例（$g,u$ 都是 $T\times I$）：
+# **融合省的是什么。** 主要是两样：启动次数，和中间结果在显存里的往返。对 Transformer 训练的测量表明，主要的瓶颈是数据移动<sup>[4]</sup>；推理里的逐元素算子同样读写多、计算少。以 SwiGLU 的 $\mathrm{silu}(g)\odot u$ 为例（$g,u$ 都是 $T\times I$，权重很小，略去）：
 #
 # - 分开算：SiLU 读 $g$、写 $s$；乘法读 $s$、读 $u$、写 $y$。一共 5 个 $T\times I$。
 # - 合起来算：读 $g$、读 $u$、写 $y$。一共 3 个 $T\times I$。
@@ -168,7 +168,7 @@ FUSION_PATTERNS: Dict[Tuple[str, ...], str] = {
 #
 # 本章的四个模式互不重叠，次序写错也看不出来。所以测试会换上重叠的教学模式表。
 #
-# > “最长优先”是本章的约定。真实系统用明确的优先级：例如 vLLM 按登记次序匹配，代码里特意把带 residual 的模式放在普通 RMSNorm 之前，因为后者是前者的子集<sup>[7]</sup>。{{chapter:08_capstone|第 8 章}}比较几个系统的做法。
+# > “最长优先”是本章的约定。真实系统用明确的优先级：例如 vLLM 的代码特意先登记带 residual 的模式、再登记普通的 RMSNorm，因为后者是前者的子集<sup>[7]</sup>。{{chapter:08_capstone|第 8 章}}比较几个系统的做法。
 #
 # 一行规格，可以运行：同一位置上有几个模式匹配时，应该留下哪一个？
 
@@ -255,12 +255,15 @@ def difference(got, want, where='返回值'):
 
 def check(case, function, args, want, cause, step):
     """调用 function(*args)，结果与 want 比较。没做的 TODO 照原样报出自己的编号。"""
+    def told(problem, shown):
+        return f'{case}：{problem}\n  应得：{want!r}\n  实得：{shown}\n  可能的原因：{cause}\n  请重读：{step}'
+
     try:
         got = function(*args)
-        problem = difference(got, want)
     except (ArithmeticError, AttributeError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:
-        got, problem = error, f'函数抛出了 {type(error).__name__}: {error}'
-    assert not problem, f'{case}：{problem}\n  应得：{want!r}\n  实得：{got!r}\n  可能的原因：{cause}\n  请重读：{step}'
+        raise AssertionError(told('函数抛出了异常', f'{type(error).__name__}: {error}')) from error
+    problem = difference(got, want)
+    assert not problem, told(problem, repr(got))
 
 
 def check_record():
@@ -569,12 +572,12 @@ check_pattern_gate()
 def check_dtype_gate():
     step = '4.2 规则 2'
     bfloat16, float32 = dict(STATIC, dtype='bfloat16'), dict(STATIC, dtype='float32')
+    cause = '只看了名单的第一项，或把 dtype 拿到 devices 里去查了'
+    check_gate('float16 在名单的第二项', [], cause, step, backend=dict(FUSED, dtypes=['bfloat16', 'float16']))
     cause = 'dtype 要整个相等；位宽相同（bfloat16 与 float16）也是不同的 dtype'
     check_gate('输入 bfloat16，后端只有 float16', ['unsupported_dtype'], cause, step, workload=bfloat16)
     cause = '只有 dtype 不对，就只报这一条；若五条都报，是把五道门连在一起了'
     check_gate('输入 float32，后端只有 float16', ['unsupported_dtype'], cause, step, workload=float32)
-    cause = '只看了名单的第一项，或把 dtype 拿到 devices 里去查了'
-    check_gate('float16 在名单的第二项', [], cause, step, backend=dict(FUSED, dtypes=['bfloat16', 'float16']))
 
 
 check_dtype_gate()
@@ -582,10 +585,10 @@ check_dtype_gate()
 # %% 设备门 todo=2 step="4.2 规则 2" nbgrader={"grade": true, "grade_id": "todo2_device", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 def check_device_gate():
     step = '4.2 规则 2'
-    cause = '设备门没有起作用，或者结果放到了别的门的名下'
-    check_gate('输入在 cpu，后端只有 cuda', ['unsupported_device'], cause, step, workload=dict(STATIC, device='cpu'))
     cause = '只看了名单的第一项，或把 device 拿到 dtypes 里去查了'
     check_gate('cuda 在名单的第二项', [], cause, step, backend=dict(FUSED, devices=['cpu', 'cuda']))
+    cause = '设备门没有起作用，或者结果放到了别的门的名下'
+    check_gate('输入在 cpu，后端只有 cuda', ['unsupported_device'], cause, step, workload=dict(STATIC, device='cpu'))
 
 
 check_device_gate()
