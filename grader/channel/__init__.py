@@ -1,0 +1,1 @@
+"""How values cross between the trusted process and a student's process: typed JSON in length-prefixed frames."""

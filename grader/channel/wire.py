@@ -1,0 +1,93 @@
+"""The trusted end of a channel: frames over a socket, each within a deadline and a size."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+from grader.channel import codec
+
+
+class Closed(Exception):
+    """The other end is gone."""
+
+
+class TimedOut(Exception):
+    """Nothing complete came, or could be sent, before the deadline."""
+
+
+class Channel:
+    """Sends and receives messages. Deadlines are values of `time.monotonic`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def _arm(self, deadline: float) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimedOut
+        self.sock.settimeout(left)
+
+    def send(self, message: dict[str, Any], deadline: float, fds: tuple[int, ...] = ()) -> None:
+        """Send one message, with descriptors.
+
+        Raises:
+            Closed, TimedOut: it could not be sent.
+        """
+        frame = codec.dumps(message)
+        self._arm(deadline)
+        try:
+            if fds:
+                socket.send_fds(self.sock, [frame[:1]], list(fds))
+                frame = frame[1:]
+            self.sock.sendall(frame)
+        except TimeoutError as e:
+            raise TimedOut from e
+        except OSError as e:
+            raise Closed from e
+
+    def receive(self, deadline: float, cap: int) -> dict[str, Any]:
+        """The next message.
+
+        Raises:
+            Closed, TimedOut: it did not come.
+            codec.TooLarge: its length is above ``cap`` bytes.
+            codec.CodecError: it is no message.
+        """
+        (size,) = codec.HEADER.unpack(self._exactly(codec.HEADER.size, deadline))
+        if size > cap:
+            raise codec.TooLarge(f"a message of {size} bytes, more than {cap}")
+        message = codec.loads(self._exactly(size, deadline))
+        if type(message) is not dict:
+            raise codec.CodecError("a message that is no object")
+        return message
+
+    def _exactly(self, n: int, deadline: float) -> bytes:
+        parts = bytearray()
+        while len(parts) < n:
+            self._arm(deadline)
+            try:
+                part = self.sock.recv(min(n - len(parts), 1 << 18))
+            except TimeoutError as e:
+                raise TimedOut from e
+            except OSError as e:
+                raise Closed from e
+            if not part:
+                raise Closed
+            parts += part
+        return bytes(parts)
+
+    def quiet(self) -> bool:
+        """Whether nothing waits to be read: no stray message, and the other end still there."""
+        self.sock.setblocking(False)
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        self.sock.close()

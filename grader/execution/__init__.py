@@ -1,0 +1,7 @@
+"""Execution: a rebuilt notebook goes in, an executed one with a verdict for each test comes out."""
+
+from __future__ import annotations
+
+from grader.execution.run import execute
+
+__all__ = ["execute"]

@@ -1,0 +1,287 @@
+"""The student's names as a test sees them: proxies that call into the student's process."""
+
+from __future__ import annotations
+
+import builtins
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from grader.channel import codec
+from grader.channel.wire import Channel, Closed, TimedOut
+from grader.model import Limits
+
+REQUEST_CAPS = codec.Caps(size=256 << 20, depth=512, elements=20_000_000)
+TEST_CALLS = 3  # all calls of one test together may take this many times the limit of one
+# Modules that a test may use through the student's import of them, resolved on this side.
+SHARED_MODULES = frozenset(
+    [
+        "math",
+        "cmath",
+        "itertools",
+        "functools",
+        "collections",
+        "operator",
+        "random",
+        "statistics",
+        "fractions",
+        "decimal",
+        "datetime",
+        "re",
+        "json",
+        "string",
+        "copy",
+        "typing",
+        "dataclasses",
+        "time",
+        "numpy",
+        "torch",
+    ]
+)
+
+
+class Stop(BaseException):
+    """The student's process can't answer any more. No `except Exception` of a test catches it."""
+
+    def __init__(self, status: str, message: str, *, flag: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.flag = flag
+
+
+class StudentFault:
+    """Mixed into the exception that stands for one of the student's. ``info`` is what `worker.describe` told."""
+
+    type_name = ""
+    text = ""
+    cell: str | None = None
+    line: int | None = None
+    trace: tuple[str, ...] = ()
+
+    def __init__(self, *_: object) -> None:
+        """Takes anything: some builtin exceptions insist on arguments that don't cross."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class StudentError(StudentFault, RuntimeError):
+    """A student's exception that must not be taken for one of the test or of the interpreter."""
+
+
+class MissingName(NameError):
+    """A name that the student's process doesn't have."""
+
+    def __init__(self, name: str, deleted: bool) -> None:
+        super().__init__(f"name {name!r} is not defined" + (" (it was deleted)" if deleted else ""))
+        self.missing = name
+        self.deleted = deleted
+
+
+def _bases() -> dict[str, type[BaseException]]:
+    found: dict[str, type[BaseException]] = {}
+    for name, value in vars(builtins).items():
+        if isinstance(value, type) and issubclass(value, Exception) and not issubclass(value, AssertionError):
+            if not name.endswith("ExceptionGroup"):
+                found[name] = value
+    return found
+
+
+BUILTIN_BASES = _bases()
+
+
+def _text(value: object, cap: int) -> str:
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in value[:cap]) if type(value) is str else ""
+
+
+def exception(info: Any) -> Exception:
+    """The exception that stands for a student's, from untrusted data.
+
+    It is an instance of the nearest builtin class, so `assertRaises(ValueError)` works for an honest ValueError; an
+    AssertionError or SystemExit of the student becomes a `StudentError`.
+    """
+    if type(info) is not dict:
+        raise codec.CodecError("a malformed exception")
+    base = BUILTIN_BASES.get(info.get("base") if type(info.get("base")) is str else "", StudentError)
+    name = _text(info.get("type"), 100) or "Exception"
+    bases = (base,) if issubclass(base, StudentFault) else (StudentFault, base)
+    error = type(name, bases, {"__module__": "student"})()
+    error.type_name = name
+    error.text = _text(info.get("text"), 2000)
+    error.cell = info["cell"] if type(info.get("cell")) is str else None
+    error.line = info["line"] if type(info.get("line")) is int else None
+    trace = info.get("trace")
+    error.trace = tuple(_text(t, 300) for t in trace[:30]) if type(trace) is list else ()
+    return error
+
+
+class Session:
+    """The student's process during one test.
+
+    Args:
+        channel: to the process that answers this test.
+        ended: called once when the process can't answer any more; tells the status and the reason.
+    """
+
+    def __init__(self, channel: Channel, limits: Limits, ended: Callable[[str], Stop]) -> None:
+        self.channel = channel
+        self.limits = limits
+        self.ended = ended
+        self.stop: Stop | None = None
+        self.left = TEST_CALLS * limits.call_s
+        self.values: dict[str, Any] = {}
+
+    def request(self, message: dict[str, Any], size: int) -> dict[str, Any]:
+        """Send one request and return the reply to it; any failure ends the session."""
+        if self.stop is not None:
+            raise self.stop
+        token = secrets.token_hex(8)
+        begun = time.monotonic()
+        deadline = begun + min(self.limits.call_s, self.left)
+        try:
+            self.channel.send({**message, "id": token}, deadline)
+            reply = self.channel.receive(deadline, 2 * size + 65536)
+            if reply.get("limit") == "output":
+                raise self._fail("output")
+            if reply.get("id") != token:
+                raise codec.CodecError("a reply to no request")
+            return reply
+        except TimedOut:
+            raise self._fail("time") from None
+        except Closed:
+            raise self._fail("closed") from None
+        except codec.TooLarge:
+            raise self._fail("reply") from None
+        except codec.CodecError:
+            raise self._fail("forged") from None
+        finally:
+            self.left -= time.monotonic() - begun
+
+    def _fail(self, why: str) -> Stop:
+        self.stop = self.ended(why)
+        return self.stop
+
+    def value(self, reply: dict[str, Any], size: int) -> Any:
+        """The value in a reply."""
+        if "refused" in reply:
+            if reply.get("large") is True:
+                raise self._fail("reply")
+            raise exception({"type": "TypeError", "base": "TypeError", "text": _text(reply["refused"], 200)})
+        try:
+            return codec.decode(reply["value"], codec.Caps(size=2 * size + 65536, depth=self.limits.depth))
+        except codec.TooLarge:
+            raise self._fail("reply") from None
+        except (codec.CodecError, KeyError):
+            raise self._fail("forged") from None
+
+    def get(self, name: str) -> Any:
+        """What ``name`` is in the student's process: a value, or a proxy for what can be called."""
+        if name in self.values:
+            return self.values[name]
+        reply = self.request({"op": "get", "name": name}, self.limits.reply)
+        kind = reply.get("kind")
+        if kind == "value":
+            found = self.value(reply, self.limits.reply)
+        elif kind == "callable":
+            found = StudentFunction(name, self)
+        elif kind == "module":
+            found = self._module(reply.get("module"))
+        elif kind == "missing":
+            raise MissingName(name, reply.get("deleted") is True)
+        else:
+            raise self._fail("forged")
+        self.values[name] = found
+        return found
+
+    @staticmethod
+    def _module(name: object) -> Any:
+        if type(name) is str and name in SHARED_MODULES:
+            import importlib
+
+            return importlib.import_module(name)
+        return codec.Opaque("module")
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call ``name`` in the student's process; changed arguments are changed here too."""
+        self.values.clear()
+        encoded = [codec.encode(a, REQUEST_CAPS, strict=True) for a in (*args, *kwargs.values())]
+        named = list(zip(kwargs, encoded[len(args) :]))
+        message = {"op": "call", "name": name, "args": encoded[: len(args)], "kwargs": named}
+        size = self.limits.reply + len(codec.dumps(encoded))
+        reply = self.request({**message, "size": size}, size)
+        self._copy_back([*args, *kwargs.values()], reply.get("changed"), size)
+        if "error" in reply:
+            try:
+                error = exception(reply["error"])
+            except codec.CodecError:
+                raise self._fail("forged") from None
+            raise error
+        return self.value(reply, size)
+
+    def _copy_back(self, given: list[Any], changed: Any, size: int) -> None:
+        if type(changed) is not list or len(changed) > len(given):
+            if changed is None:
+                return
+            raise self._fail("forged")
+        for item in changed:
+            if type(item) is not list or len(item) != 2 or type(item[0]) is not int or type(item[1]) is not dict:
+                raise self._fail("forged")
+            index, after = item
+            if not 0 <= index < len(given):
+                raise self._fail("forged")
+            update(given[index], self.value(after, size))
+
+
+class StudentFunction(codec.Reference):
+    """A function of the student's process. It can be called, and passed to another such function."""
+
+    __slots__ = ("__name__", "__qualname__", "_session")
+
+    def __init__(self, name: str, session: Session) -> None:
+        super().__init__(name)
+        self.__name__ = self.__qualname__ = name
+        self._session = session
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._session.call(self.name, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<function {self.name}>"
+
+
+def update(old: Any, new: Any) -> Any:
+    """Make ``old`` what ``new`` is, in place where it can be, and return the object to use.
+
+    Nested mutable objects keep their identity where the structure stayed the same.
+    """
+    if type(old) is not type(new):
+        return new
+    if isinstance(old, list):
+        merged = [update(a, b) for a, b in zip(old, new)] + new[len(old) :]
+        old[:] = merged
+    elif isinstance(old, dict):
+        merged_dict = {k: update(old[k], v) if k in old else v for k, v in new.items()}
+        old.clear()
+        old.update(merged_dict)
+    elif isinstance(old, set):
+        old.clear()
+        old.update(new)
+    elif isinstance(old, bytearray):
+        old[:] = new
+    elif isinstance(old, tuple):
+        merged_tuple = tuple(update(a, b) for a, b in zip(old, new)) + new[len(old) :]
+        same = len(old) == len(merged_tuple) and all(a is b for a, b in zip(old, merged_tuple))
+        return old if same else merged_tuple
+    elif type(old).__module__ == "numpy" and type(old).__name__ == "ndarray":
+        if old.shape != new.shape or old.dtype != new.dtype:
+            return new
+        old[...] = new
+    elif type(old).__module__.startswith("torch") and type(old).__name__ == "Tensor":
+        if old.shape != new.shape or old.dtype != new.dtype:
+            return new
+        old.detach().copy_(new.detach())
+    else:
+        return new
+    return old

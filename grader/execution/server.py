@@ -1,0 +1,173 @@
+"""The trusted processes, one for each submission: forked from a small server that has the libraries loaded.
+
+A test that a hostile value keeps busy can then be ended from outside, and a fork of a clean process with one thread
+is safe wherever `execute` is called from. On Linux this module runs as that server; elsewhere a process is spawned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from grader.model import ExecutionRequest
+
+ROOT = Path(__file__).resolve().parents[2]
+ADDRESS_SPACE = 16 << 30
+_lock = threading.Lock()
+_server: _Server | None = None
+
+
+class Child:
+    """One trusted process: what it reports, and how to end it."""
+
+    def __init__(self, connection: Any, process: Any = None) -> None:
+        self.connection = connection
+        self.process = process
+        self._pidfd: int | None = None
+
+    def begin(self, request: ExecutionRequest, hung: frozenset[str]) -> None:
+        self.connection.send((request, hung))
+        if self.process is None:
+            pid = self.connection.recv()
+            with contextlib.suppress(OSError, AttributeError):
+                self._pidfd = os.pidfd_open(pid)
+
+    def end(self) -> None:
+        """Kill it, with all that it started."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+        elif self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            os.close(self._pidfd)
+            self._pidfd = None
+        self.connection.close()
+
+
+def child(preload: list[str]) -> Child:
+    """A new trusted process with the modules of ``preload`` imported."""
+    if sys.platform == "linux":
+        return Child(_running().fork(preload))
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve_one, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    return Child(ours, process)
+
+
+def serve_one(connection: Any) -> None:
+    """Handle one request: the life of a trusted process."""
+    from grader.errors import GraderError
+    from grader.execution import tester
+
+    request, hung = connection.recv()
+    if sys.platform == "linux":
+        connection.send(os.getpid())
+    try:
+        tester.run(request, lambda *event: connection.send(event), hung)
+    except GraderError as e:
+        connection.send(("problem", e.subject, e.cause, e.remedy))
+    connection.close()
+
+
+class _Server:
+    """The parent's end of a running server. One for each process that calls `execute`."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.lock = threading.Lock()
+        ours, theirs = socket.socketpair()
+        path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+        single = {f"{n}_NUM_THREADS": "1" for n in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", f"from grader.execution import server; server.serve({theirs.fileno()})"],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **single, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+        self.socket = ours
+
+    def usable(self) -> bool:
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def fork(self, preload: list[str]) -> Connection:
+        ours, theirs = socket.socketpair()
+        with theirs, self.lock:
+            socket.send_fds(self.socket, [json.dumps(preload).encode()], [theirs.fileno()])
+        return Connection(ours.detach())
+
+
+def _running() -> _Server:
+    global _server
+    with _lock:
+        if _server is None or not _server.usable():
+            _server = _Server()
+        return _server
+
+
+def serve(fd: int) -> None:
+    """The server: import what is asked for, and fork. It never runs anything else, so it stays at one thread."""
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fd)
+    control.set_inheritable(False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    importlib.import_module("grader.execution.tester")
+    importlib.import_module("grader.sandbox.process")
+    while True:
+        data, fds, _, _ = socket.recv_fds(control, 4096, 1)
+        if not data:
+            return
+        for name in json.loads(data):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        if os.fork() == 0:
+            _child(control, fds[0])
+        os.close(fds[0])
+
+
+def _child(control: socket.socket, fd: int) -> None:
+    parent = os.getppid()
+    code = 1
+    try:
+        control.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _die_with(parent)
+        _bound_memory()
+        serve_one(Connection(fd))
+        code = 0
+    except (BrokenPipeError, ConnectionError, EOFError):
+        pass
+    finally:
+        os._exit(code)
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent, the server, is gone; the server ends with its owner."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _bound_memory() -> None:
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard == resource.RLIM_INFINITY or hard > ADDRESS_SPACE:
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, hard))

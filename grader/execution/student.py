@@ -1,0 +1,259 @@
+"""Drives the student's process: runs the cells, replaces the process when one dies, opens a session for each test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from grader import sandbox
+from grader.channel import codec
+from grader.channel.wire import Channel, Closed, TimedOut
+from grader.execution.cells import Cells, StudentCell, TestCell
+from grader.execution.remote import Session, Stop, exception
+from grader.model import ExecutionRequest
+from grader.sandbox.process import Sandbox
+
+FULL, DEFINITIONS, SKIP = "full", "definitions", "skip"
+WEAKER = {FULL: DEFINITIONS, DEFINITIONS: SKIP}
+DEFINITIONS_S = 5.0
+FORK_S = 20.0
+END_S = 2.0
+
+LIMIT_TEXT = {
+    "memory": "内存超过上限 (memory limit)",
+    "processes": "进程或线程数超过上限 (process limit)",
+    "files": "文件数或磁盘用量超过上限 (file limit)",
+    "output": "输出超过上限 (output limit)",
+    "reply": "返回值过大 (reply size limit)",
+}
+
+
+@dataclass
+class CellRun:
+    """How a student's cell went: ``status`` is ok, error, or one of TEST_STATUSES for a cell that was stopped."""
+
+    status: str = "ok"
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    error: Any = None  # as `remote.exception` makes it
+    message: str = ""
+
+
+class CellStopped(Exception):
+    """The process died or was ended while a cell ran."""
+
+    def __init__(self, cell: StudentCell, status: str, message: str) -> None:
+        super().__init__(message)
+        self.cell = cell
+        self.status = status
+        self.message = message
+
+
+class Student:
+    """All that a submission does in its sandbox. Use as a context manager."""
+
+    def __init__(self, request: ExecutionRequest, cells: Cells, started: Callable[[int], None]) -> None:
+        self.limits = request.limits
+        self.kind = request.sandbox
+        self.cells = cells
+        self.started = started
+        self.runs: dict[str, CellRun] = {}
+        self.modes = {c.key: FULL for c in cells.student}
+        self.patched: list[str] = []
+        self.hits: set[str] = set()
+        self.forged = 0
+        self.sandbox: Sandbox | None = None
+        self.fork = True
+        self.left = request.limits.notebook_s
+        self._disk: tuple[int, ...] = ()
+
+    def __enter__(self) -> Student:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """End the process; the next test gets a new one."""
+        if self.sandbox is not None:
+            self.sandbox.close()
+            self.hits |= self.sandbox.hits
+            self.sandbox = None
+
+    # ------------------------------------------------------------------------------------------------- the cells
+
+    def prepare(self) -> None:
+        """Bring up a process in which all cells have run; a cell that ends it is replayed with less of it."""
+        while self.sandbox is None:
+            self.sandbox = sandbox.start(self.limits, self.kind)
+            self.started(self.sandbox.process.pid)
+            try:
+                self._run_cells()
+            except CellStopped as stopped:
+                self._weaken(stopped)
+                self.discard()
+        self.fork = self.sandbox.can_fork and self.sandbox.threads() == 1
+        self._disk = self.sandbox.disk_state()
+
+    def _weaken(self, stopped: CellStopped) -> None:
+        key = stopped.cell.key
+        self.modes[key] = WEAKER.get(self.modes[key], SKIP)
+        earlier = self.runs.get(key)
+        if earlier is None or earlier.status in ("ok", "error"):
+            outputs = earlier.outputs if earlier else []
+            self.runs[key] = CellRun(stopped.status, outputs, None, stopped.message)
+
+    def _run_cells(self) -> None:
+        for cell in self.cells.student:
+            mode = self.modes[cell.key]
+            if mode == FULL and self.left <= 0:
+                mode = self.modes[cell.key] = DEFINITIONS
+                self.runs[cell.key] = CellRun("timed_out", [], None, "整个笔记本的时间已用完 (notebook time limit)")
+            if mode == SKIP:
+                continue
+            run = self._run_cell(cell, mode)
+            if mode == FULL and self.runs.get(cell.key, run).status in ("ok", "error"):
+                self.runs[cell.key] = run
+        self.patched = self._finish() or self.patched
+
+    def _run_cell(self, cell: StudentCell, mode: str) -> CellRun:
+        assert self.sandbox is not None
+        channel = self.sandbox.channel
+        message = {"op": "cell", "key": cell.key, "role": cell.role, "source": cell.source}
+        allowed = min(self.limits.cell_s, max(self.left, 1.0)) if mode == FULL else DEFINITIONS_S
+        begun = time.monotonic()
+        try:
+            channel.send({**message, "definitions_only": mode == DEFINITIONS}, begun + allowed)
+            reply = channel.receive(begun + allowed, 8 * self.limits.output + (1 << 20))
+            if reply.get("limit") == "output":
+                self.hits.add("output")
+                raise CellStopped(cell, "limit", LIMIT_TEXT["output"])
+            if reply.get("done") != cell.key or type(reply.get("outputs")) is not list:
+                raise codec.CodecError("an unexpected message")
+            error = exception(reply["error"]) if reply.get("error") is not None else None
+        except TimedOut:
+            raise CellStopped(cell, "timed_out", f"运行超过 {allowed:g} 秒 (time limit)") from None
+        except Closed:
+            status, text = self._cause()
+            raise CellStopped(cell, status, text) from None
+        except codec.CodecError:
+            self.forged += 1
+            raise CellStopped(cell, "error", "单元格破坏了与评分程序的通信 (forged reply)") from None
+        finally:
+            self.left -= time.monotonic() - begun
+        return CellRun("error" if error else "ok", reply["outputs"], error)
+
+    def _finish(self) -> list[str]:
+        assert self.sandbox is not None
+        deadline = time.monotonic() + 10
+        try:
+            self.sandbox.channel.send({"op": "finish"}, deadline)
+            found = self.sandbox.channel.receive(deadline, 1 << 20).get("finished")
+        except (TimedOut, Closed, codec.CodecError):
+            return ["the student's process stopped answering"]
+        return [f[:200] for f in found if type(f) is str][:20] if type(found) is list else ["the shell"]
+
+    def _cause(self, wait_status: object = None) -> tuple[str, str]:
+        """Status and reason of a process that died."""
+        assert self.sandbox is not None
+        violation = self.sandbox.violation
+        if violation == "memory":
+            return "crashed", LIMIT_TEXT[violation]
+        if violation is not None:
+            return "limit", LIMIT_TEXT[violation]
+        if (
+            type(wait_status) is int
+            and os.name == "posix"
+            and 0 <= wait_status < 1 << 16
+            and os.WIFSIGNALED(wait_status)
+        ):
+            number = os.WTERMSIG(wait_status)
+            if number == signal.SIGXCPU:
+                return "timed_out", f"CPU 时间超过 {self.limits.cpu_s} 秒 (CPU limit)"
+            return "crashed", f"进程被信号 {number} 终止 (killed by signal {number})"
+        return "crashed", "进程意外终止 (the process died)"
+
+    # ------------------------------------------------------------------------------------------------- the tests
+
+    def session(self, test: TestCell) -> Session:
+        """A session for one test, against a process in the state that the cells left.
+
+        Raises:
+            Stop: no such process can be had.
+        """
+        if self.sandbox is not None and not self.sandbox.channel.quiet():
+            self.forged += self.sandbox.violation is None
+            self.discard()
+        self.prepare()
+        assert self.sandbox is not None
+        message = {"test": test.grade_id, "question": test.question or ""}
+        deadline = time.monotonic() + FORK_S
+        channel = self.sandbox.channel
+        self._test = test
+        try:
+            if not self.fork:
+                channel.send({"op": "answer", **message}, deadline)
+                return Session(channel, self.limits, self._ended)
+            ours, theirs = socket.socketpair()
+            with theirs:
+                channel.send({"op": "test", **message}, deadline, (theirs.fileno(),))
+            return Session(Channel(ours), self.limits, self._ended)
+        except (TimedOut, Closed):
+            status, text = self._cause()
+            self.discard()
+            raise Stop(status, text) from None
+
+    def _ended(self, why: str) -> Stop:
+        """The session failed: find out how, and clean up."""
+        wait_status = self._reap(kill=why != "closed")
+        if why == "time":
+            return Stop("timed_out", f"一次调用超过 {self.limits.call_s:g} 秒 (time limit)")
+        if why == "forged":
+            self.forged += 1
+            return Stop("error", "返回的消息无法识别 (forged reply)")
+        if why in LIMIT_TEXT:
+            self.hits.add(why)
+            return Stop("limit", LIMIT_TEXT[why])
+        if self.sandbox is None:
+            return self._gone
+        return Stop(*self._cause(wait_status))
+
+    def release(self, session: Session) -> None:
+        """After a test: end its process; keep the student's if the test left no trace in it."""
+        if session.channel is not getattr(self.sandbox, "channel", None):
+            session.channel.close()
+        if session.stop is None:
+            self._reap(kill=False)
+
+    def _reap(self, *, kill: bool) -> object:
+        """End the process of the running test and return its wait status, if it is known."""
+        box = self.sandbox
+        if box is None:
+            return None
+        status: object = None
+        clean = False
+        if self.fork:
+            status = self._wait_for_end(kill)
+            clean = status is not None and box.sweep() and box.violation is None and box.disk_state() == self._disk
+        if not clean:
+            self._gone = Stop(*self._cause(status))
+            self.discard()
+        return status
+
+    def _wait_for_end(self, kill: bool) -> object:
+        assert self.sandbox is not None
+        for attempt in range(2):
+            if (kill or attempt) and not self.sandbox.sweep():
+                return None
+            try:
+                reply = self.sandbox.channel.receive(time.monotonic() + END_S, 1024)
+            except TimedOut:
+                continue
+            except (Closed, codec.CodecError):
+                return None
+            return reply.get("status") if reply.get("ended") == self._test.grade_id else None
+        return None

@@ -1,0 +1,100 @@
+"""Looking at the processes of one sandbox from outside, through /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+@dataclass(frozen=True)
+class Usage:
+    """processes and threads are counts, memory is in bytes (resident)."""
+
+    processes: int
+    threads: int
+    memory: int
+
+
+def _read(path: str, at: int | None = None) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=at)
+    try:
+        return os.read(fd, 4096).decode("ascii", "replace")
+    finally:
+        os.close(fd)
+
+
+def descendants(root: int) -> set[int]:
+    """Every living process below ``root`` (without it)."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                fields = _read(f"/proc/{name}/stat").rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    children.setdefault(int(fields[1]), []).append(int(name))
+    found: set[int] = set()
+    todo = [root]
+    while todo:
+        for pid in children.get(todo.pop(), ()):
+            if pid not in found:
+                found.add(pid)
+                todo.append(pid)
+    return found
+
+
+def threads(pid: int) -> int:
+    """How many threads a process runs; 1 when it can't be told."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in _read(f"/proc/{pid}/status").splitlines():
+            if line.startswith("Threads:"):
+                return int(line.split()[1])
+    return 1
+
+
+def usage_of_all(proc: int) -> Usage:
+    """What all processes use that a /proc shows. ``proc`` is a descriptor of that folder.
+
+    Pages that several processes share count once for each, so that this never tells too little.
+    """
+    count = thread_count = pages = 0
+    for name in os.listdir(proc):
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                fields = _read(f"{name}/stat", proc).rpartition(")")[2].split()
+                count += 1
+                thread_count += int(fields[17])
+                pages += int(fields[21])
+    return Usage(count, thread_count, pages * PAGE)
+
+
+def proportional_memory(proc: int) -> int | None:
+    """Resident bytes with shared pages counted once, or None where the kernel doesn't tell."""
+    total = 0
+    for name in os.listdir(proc):
+        if name.isdigit():
+            try:
+                for line in _read(f"{name}/smaps_rollup", proc).splitlines():
+                    if line.startswith("Pss:"):
+                        total += int(line.split()[1]) << 10
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            except (OSError, ValueError):
+                return None
+    return total
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, through a pidfd where there is one, so that a reused pid can't be hit between look and kill."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "pidfd_open"):
+            fd = os.pidfd_open(pid)
+            try:
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+            finally:
+                os.close(fd)
+        else:
+            os.kill(pid, signal.SIGKILL)
