@@ -1,0 +1,291 @@
+"""Guards a class's run: the same results however often, with however many workers, and whenever it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from grader.errors import GraderError
+from grader.grade import pipeline
+from grader.grade.outfolder import one_writer
+from grader.grade.pipeline import GradeOptions, grade, rewrite
+from grader.gradebook.tree import CourseTree
+from grader.model import Limits
+from grader.tests.classroom import CORRECT, PS1, filled, hand_in, source, student
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.sandbox
+WRONG = {**CORRECT, "q2": "def mean_sq(xs):\n    return 7"}
+
+
+@pytest.fixture
+def options(tmp_path) -> GradeOptions:
+    """A class of four: right, half right, untouched, unreadable."""
+    submissions = tmp_path / "class"
+    hand_in(submissions, "ann", filled(CORRECT))
+    hand_in(submissions, "bob", filled(WRONG))
+    hand_in(submissions, "cem", filled({}))
+    hand_in(submissions, "dan", b"<html>log in</html>")
+    return GradeOptions(submissions, "ps1", source=PS1, out=tmp_path / "out")
+
+
+def scores(results: dict) -> dict[str, float | None]:
+    return {entry["student"]: entry["score"] for entry in results["students"]}
+
+
+def statuses(results: dict) -> dict[str, str]:
+    return {entry["student"]: entry["status"] for entry in results["students"]}
+
+
+def files(out: Path) -> dict[str, bytes]:
+    """What a run leaves for people: the tables and the pages."""
+    paths = [out / "results.json", out / "results.csv", *sorted((out / "feedback").rglob("*.html"))]
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in paths}
+
+
+def spy(monkeypatch) -> list[str]:
+    """Names of the students that are really graded from now on."""
+    graded: list[str] = []
+    run_jobs = pipeline.run_jobs
+
+    def watched(jobs, *arguments, **settings):
+        graded.extend(job.student for job in jobs)
+        return run_jobs(jobs, *arguments, **settings)
+
+    monkeypatch.setattr(pipeline, "run_jobs", watched)
+    return graded
+
+
+def test_a_class_is_graded(options):
+    out, results = grade(options)
+    assert scores(results) == {"ann": 10, "bob": 5, "cem": 0, "dan": None}
+    assert statuses(results) == {"ann": "graded", "bob": "graded", "cem": "graded", "dan": "unreadable"}
+    assert json.loads((out / "results.json").read_text("utf-8")) == results
+    assert results["sandbox"] == "bwrap" and results["max_score"] == 10
+    assert {path.parent.name for path in out.glob("feedback/*/ps1.html")} == {"ann", "bob", "cem", "dan"}
+
+
+def test_the_untouched_release_is_no_attempt(options):
+    entry = student(grade(options)[1], "cem")
+    assert {b["status"] for q in entry["questions"] for b in q["behaviours"]} == {"no_attempt"}
+
+
+def test_running_again_grades_nobody_and_changes_nothing(options, monkeypatch):
+    out, _ = grade(options)
+    before = files(out)
+    graded = spy(monkeypatch)
+    grade(options)
+    assert graded == [] and files(out) == before
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_number_of_workers_changes_nothing(options, tmp_path, workers):
+    first, _ = grade(options)
+    second, _ = grade(replace(options, out=tmp_path / "other", workers=workers))
+    assert files(first) == files(second)
+
+
+def test_only_a_changed_submission_is_graded_again(options, monkeypatch):
+    grade(options)
+    hand_in(options.submissions, "bob", filled(CORRECT))
+    graded = spy(monkeypatch)
+    _, results = grade(options)
+    assert graded == ["bob"] and scores(results)["bob"] == 10
+
+
+def test_a_newer_unreadable_file_clears_the_old_score(options):
+    grade(options)
+    hand_in(options.submissions, "ann", b"{}")
+    _, results = grade(options)
+    assert scores(results)["ann"] is None and statuses(results)["ann"] == "unreadable"
+
+
+def test_a_changed_source_is_graded_again(options, tmp_path, monkeypatch):
+    notebook = source()
+    path = tmp_path / "mine.ipynb"
+    path.write_text(json.dumps(notebook), "utf-8")
+    options = replace(options, source=path)
+    grade(options)
+    test = next(c for c in notebook["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == "q2_test")
+    test["metadata"]["nbgrader"]["points"] = 20
+    path.write_text(json.dumps(notebook), "utf-8")
+    graded = spy(monkeypatch)
+    _, results = grade(options)
+    assert graded == ["reference", "ann", "bob", "cem"]
+    assert scores(results) == {"ann": 25, "bob": 5, "cem": 0, "dan": None}
+
+
+def test_a_source_whose_reference_fails_its_own_tests_is_refused(options, tmp_path):
+    notebook = source()
+    for cell in notebook["cells"]:
+        cell["source"] = cell["source"].replace("== 4", "== 5")
+    path = tmp_path / "faulty.ipynb"
+    path.write_text(json.dumps(notebook), "utf-8")
+    with pytest.raises(GraderError, match="q1_visible"):
+        grade(replace(options, source=path))
+    assert not (options.out / "results.json").exists()
+
+
+def test_force_grades_everybody_again(options, monkeypatch):
+    grade(options)
+    graded = spy(monkeypatch)
+    grade(replace(options, force=True))
+    assert graded == ["ann", "bob", "cem"]
+
+
+def override(options: GradeOptions, name: str, grade_id: str, score: float) -> None:
+    with CourseTree(options.out, "ps1").gradebook() as gradebook:
+        gradebook.find_grade(grade_id, "ps1", "ps1", name).manual_score = score
+        gradebook.db.commit()
+
+
+def test_a_score_changed_in_formgrader_shows_when_results_are_written_again(options):
+    out, _ = grade(options)
+    override(options, "bob", "q2_test", 4.0)
+    assert scores(rewrite(out))["bob"] == 9
+    assert scores(grade(options)[1])["bob"] == 9
+    assert scores(grade(replace(options, force=True))[1])["bob"] == 5
+
+
+def test_one_student_alone(options, monkeypatch):
+    grade(options)
+    hand_in(options.submissions, "ann", filled(WRONG))
+    hand_in(options.submissions, "bob", filled(CORRECT))
+    graded = spy(monkeypatch)
+    _, results = grade(replace(options, only=("bob",)))
+    assert graded == ["bob"]
+    assert scores(results) == {"ann": 10, "bob": 10, "cem": 0, "dan": None}
+    with pytest.raises(GraderError, match="no submission by this student"):
+        grade(replace(options, only=("nobody",)))
+
+
+def test_who_is_late_is_told_by_the_collectors_clock(options):
+    due = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+    hand_in(options.submissions, "ann", filled(CORRECT), at=due - timedelta(hours=1))
+    hand_in(options.submissions, "bob", filled(WRONG), at=due + timedelta(hours=1))
+    (options.submissions / "bob" / "timestamp.txt").write_text("2026-03-01 00:00:00 UTC")
+    _, results = grade(replace(options, due=due))
+    assert not student(results, "ann")["late"] and student(results, "bob")["late"]
+    assert scores(results)["bob"] == 5, "late is told, never punished"
+
+
+def test_the_roster_tells_who_handed_nothing_in(options, tmp_path):
+    roster = tmp_path / "roster.txt"
+    roster.write_text("ann\nzoe\n", "utf-8")
+    _, results = grade(replace(options, roster=roster))
+    assert statuses(results)["zoe"] == "not_submitted" and scores(results)["zoe"] is None
+    hand_in(options.submissions, "zoe", filled(CORRECT))
+    assert scores(grade(replace(options, roster=roster))[1])["zoe"] == 10
+
+
+def test_another_assignments_results_are_not_overwritten(options):
+    grade(options)
+    before = files(options.out)
+    with pytest.raises(GraderError, match="holds the results of ps1"):
+        grade(replace(options, assignment="ps9"))
+    assert files(options.out) == before
+    _, results = grade(replace(options, assignment="ps9", force=True))
+    assert results["assignment"] == "ps9" and scores(results)["ann"] == 10
+
+
+def test_another_sources_results_are_not_overwritten(options, tmp_path):
+    grade(options)
+    notebook = source()
+    notebook["cells"][0]["source"] = "# Another"
+    path = tmp_path / "another.ipynb"
+    path.write_text(json.dumps(notebook), "utf-8")
+    with pytest.raises(GraderError, match="another source"):
+        grade(replace(options, source=path))
+    assert scores(grade(replace(options, source=path, force=True))[1])["ann"] == 10
+
+
+def test_a_folder_with_somebody_elses_gradebook_is_left_alone(options):
+    options.out.mkdir()
+    (options.out / "gradebook.db").write_bytes(b"precious")
+    with pytest.raises(GraderError, match="did not make"):
+        grade(options)
+    assert (options.out / "gradebook.db").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file"])
+def test_an_out_folder_that_cannot_be_made_is_refused(options, tmp_path, kind):
+    (tmp_path / "taken").write_text("x")
+    out = tmp_path / "taken" if kind == "file" else tmp_path / "taken" / "below"
+    with pytest.raises(GraderError, match="--out"):
+        grade(replace(options, out=out))
+
+
+def test_there_is_one_writer(options):
+    grade(options)
+    with one_writer(options.out), pytest.raises(GraderError, match=f"process {os.getpid()} is grading into it"):
+        grade(options)
+    grade(options)
+
+
+def test_the_lock_of_a_killed_grader_is_stale(options):
+    grade(options)
+    (options.out / ".grading.lock").write_text("999999")
+    grade(options)
+
+
+def test_an_empty_folder_is_refused(options, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(GraderError):
+        grade(replace(options, submissions=empty))
+    assert not options.out.exists()
+
+
+def test_without_a_sandbox_it_is_refused_and_unsafe_is_recorded(options, monkeypatch, capsys):
+    import grader.sandbox
+
+    fault = GraderError("sandbox", "no bwrap", "install it")
+    monkeypatch.setattr(grader.sandbox, "problem", lambda: fault)
+    with pytest.raises(GraderError, match="no bwrap"):
+        grade(options)
+    _, results = grade(replace(options, unsafe_no_sandbox=True))
+    assert "--unsafe-no-sandbox" in capsys.readouterr().err
+    assert results["sandbox"] == "none"
+    assert [entry["sandbox"] for entry in results["students"]] == ["none", "none", "none", None]
+    assert scores(results) == {"ann": 10, "bob": 5, "cem": 0, "dan": None}
+
+
+def test_other_limits_are_kept_to(options):
+    slow = {**CORRECT, "q1": "import time\ndef relu_sum(xs):\n    time.sleep(60)"}
+    hand_in(options.submissions, "bob", filled(slow))
+    _, results = grade(replace(options, limits=Limits(call_s=1.0, cell_s=2.0), only=("bob",)))
+    question = student(results, "bob")["questions"][0]
+    assert question["score"] == 0 and {b["status"] for b in question["behaviours"]} == {"timed_out"}
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_any_moment_and_run_again_gives_the_same_results(tmp_path):
+    submissions = tmp_path / "class"
+    for number in range(20):
+        content = [filled(CORRECT), filled(WRONG), filled({}), b"no notebook"][number % 4]
+        hand_in(submissions, f"s{number:02}", content)
+    command = [sys.executable, "-m", "grader", "grade", str(submissions), "--assignment", "ps1", "--source", str(PS1)]
+
+    def start(out: str) -> subprocess.Popen:
+        return subprocess.Popen([*command, "--out", str(tmp_path / out)], cwd=ROOT, stdout=subprocess.DEVNULL)
+
+    begun = time.monotonic()
+    assert start("calm").wait() == 0
+    duration = time.monotonic() - begun
+    chance = random.Random(4)
+    for _ in range(4):
+        grader = start("killed")
+        time.sleep(duration * chance.uniform(0.3, 0.9))
+        grader.kill()
+        grader.wait()
+    assert start("killed").wait() == 0
+    assert files(tmp_path / "killed") == files(tmp_path / "calm")
