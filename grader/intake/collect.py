@@ -227,7 +227,7 @@ def _read_candidates(entries: list[Entry], fingerprint: Fingerprint) -> tuple[li
     named.sort(key=lambda entry: entry.time.timestamp() if entry.time else 0.0, reverse=True)
     candidates, problems, budget = [], [], MAX_STUDENT_BYTES
     for entry in named[:MAX_CANDIDATES]:
-        budget -= entry.size
+        budget -= 0 if entry.problem else entry.size
         if budget < 0:
             problems.append("提交的 notebook 合起来太大（too large in total）：请清除输出，只提交一份")
             break

@@ -76,7 +76,7 @@ def _owner(entry: Entry, depth: int, words: list[str], roster: list[str]) -> Own
 
 
 def _folder_owner(folder: str, roster: list[str]) -> Owner:
-    name = unicodedata.normalize("NFC", folder).strip() or folder
+    name = unicodedata.normalize("NFC", folder)
     listed = roster_match(name, roster)
     # The folder as it is tells students apart: "a+b" and "a b" are two.
     return Owner(f"name:{listed}", listed) if listed else Owner(f"name:{name}", name)
