@@ -167,6 +167,14 @@ def test_dispatch_with_reports_restores_the_gate_even_after_an_exception():
     assert namespace["evaluate_backend_capability"] is gate
 
 
+def test_a_todo_2_cell_that_does_not_even_parse_costs_todo_3_only_the_two_cells_that_use_it():
+    report = CHAPTER.grade(
+        Mutant("broken", "", "a syntax error", source="def evaluate_backend_capability(:", cell="todo2")
+    )
+    assert {grade_id for grade_id in report.lost if TODO_OF[grade_id] == 3} == {"todo3_own_gate", "todo3_all"}
+    assert {grade_id for grade_id in report.lost if TODO_OF[grade_id] == 1} == set()
+
+
 def test_unfilled_notebook_runs_top_to_bottom_with_only_todo_messages():
     """Every cell that is no test runs; the summary and the tests say which TODO comes first."""
     namespace: dict = {"__name__": "__main__"}
