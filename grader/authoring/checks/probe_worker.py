@@ -18,10 +18,12 @@ def serve(request: Path, reply: Path) -> None:
     shell = InteractiveShell.instance(config=config)
     shell.showtraceback = lambda *args, **kwargs: None
     shell.showsyntaxerror = lambda *args, **kwargs: None
+    shell.enable_gui = lambda *args, **kwargs: None
     outcomes = []
     for cells in json.loads(request.read_text("utf-8")):
         shell.reset(new_session=True)
-        outcomes.append({name: outcome_of(shell.run_cell(source)) for name, source in cells})
+        # With history, since IPython sees a semicolon at a cell's end only there.
+        outcomes.append({name: outcome_of(shell.run_cell(source, store_history=True)) for name, source in cells})
     reply.write_text(json.dumps(outcomes), "utf-8")
 
 
