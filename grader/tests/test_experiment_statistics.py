@@ -150,7 +150,7 @@ def test_the_same_seed_gives_the_same_order() -> None:
 
 
 def test_every_pair_has_its_control_and_warm_up_comes_first() -> None:
-    """Per step one (a, b) pair and one (a, a) pair: 3 calls of a, 1 of b, after the warm-up."""
+    """As many (a, a) pairs as (a, b) pairs: 3 calls of a for 1 of b, after the warm-up."""
     calls: list[str] = []
     result = shared()["measure_pair"](
         lambda: calls.append("a"), lambda: calls.append("b"), warmup=4, repeats=10, rounds=3
