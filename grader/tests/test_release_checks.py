@@ -100,6 +100,11 @@ def test_a_test_that_nbgrader_reads_well_is_accepted(source: str) -> None:
     assert causes(answer(), graded(source)) == ""
 
 
+def test_partial_credit_from_a_variable_needs_no_call() -> None:
+    variable = answer("x = 0\n### BEGIN SOLUTION\nx = 3\n### END SOLUTION")
+    assert causes(variable, graded("float(x == 3) * 4")) == ""
+
+
 BAD_LAST_LINES = [
     ("def check():\n    assert f(1) == 2", "calls nothing"),
     ("# only a comment", "calls nothing"),
@@ -480,6 +485,7 @@ def test_syntax_newer_than_python_3_10_is_refused(source: str) -> None:
         "import torch.nn.functional as F",
         "%matplotlib inline\nx = 1",
         "f'{x:>{width}} {{}}'",
+        "f'{n:#x} {n} # no comment'",
         "import __future__",
     ],
 )

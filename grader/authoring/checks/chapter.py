@@ -98,24 +98,22 @@ def newer_syntax(source: str, tree: ast.Module) -> list[str]:
             text = (ast.get_source_segment(python_source(source), node.slice) or "").strip()
             if any(isinstance(e, ast.Starred) for e in node.slice.elts) and not text.startswith("("):
                 found.append(f"line {node.lineno}: a starred expression in an index needs Python 3.11")
-        if isinstance(node, ast.JoinedStr) and sys.version_info >= (3, 12):
-            found += _new_fstring(ast.get_source_segment(python_source(source), node) or "", node.lineno)
+        if (
+            isinstance(node, ast.JoinedStr)
+            and sys.version_info >= (3, 12)
+            and _is_new_fstring(python_source(source), node)
+        ):
+            found.append(f"line {node.lineno}: this f-string needs Python 3.12")
     return found
 
 
-def _new_fstring(text: str, line: int) -> Iterator[str]:
-    """An f-string that reuses its own quote, or has a backslash or comment, inside braces (3.12)."""
-    prefix = text.lstrip("rRfFbBuU")
-    quote = prefix[:3] if prefix[:3] in ('"""', "'''") else prefix[:1]
-    depth = 0
-    body = prefix[len(quote) : -len(quote)] if quote else ""
-    for position, character in enumerate(body):
-        if character in "{}":
-            depth += 1 if character == "{" else -1
-        inside = depth > 0 and body[position - 1 : position + 1] != "{{"
-        if inside and (body.startswith(quote, position) or character in "\\#"):
-            yield f"line {line}: this f-string needs Python 3.12"
-            return
+def _is_new_fstring(source: str, node: ast.JoinedStr) -> bool:
+    """Whether an f-string reuses its own quote, or has a backslash or #, in an expression (read on 3.12 or newer)."""
+    text = (ast.get_source_segment(source, node) or "").lstrip("rRfF")
+    quote = text[:3] if text[:3] in ('"""', "'''") else text[:1]
+    parts = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+    segments = [ast.get_source_segment(source, part) or "" for part in parts]
+    return any(mark in segment for segment in segments for mark in (quote, "\\", "#"))
 
 
 def _imports(tree: ast.Module) -> set[str]:

@@ -15,7 +15,9 @@ from grader.model import Notebook
 # Lines with fewer characters (without spaces) or fewer different names and values are found in any program.
 SHORTEST = 20
 FEWEST_TOKENS = 4
-SHORTEST_TEXT = 12
+SHORTEST_COMMENT = 20
+SHORTEST_CHINESE = 10
+SHORTEST_ANSWER = 40
 WORD = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|\"[^\"]*\"|'[^']*'|[一-鿿]")
 OPENING = re.compile(r"(import|from|for|while|with|def|class|try|else|finally|except|async|@)\b|@")
 
@@ -36,8 +38,8 @@ def check_leaks(source: Notebook, released: Notebook) -> list[Finding]:
     findings: dict[tuple[str, str, str], Finding] = {}
     for secret in _secrets(source):
         needle = squeeze(secret.line)
-        if secret.kind == "hidden test" and "assert" not in needle.lower() and needle in public:
-            continue  # set-up that a visible test shares
+        if secret.kind != "solution" and "assert" not in needle.lower() and needle in public:
+            continue  # set-up that a visible cell shares
         for place, text in places:
             if needle not in text:
                 continue
@@ -57,7 +59,8 @@ def is_distinctive(line: str) -> bool:
     """Whether a line of code is so much its own that finding it elsewhere is no chance."""
     code = line.split(" #")[0].strip()
     if code.startswith("#"):
-        return len(squeeze(code.strip("# "))) >= SHORTEST_TEXT
+        words = squeeze(code.strip("# "))
+        return len(words) >= (SHORTEST_CHINESE if re.search("[一-鿿]", words) else SHORTEST_COMMENT)
     if OPENING.match(code) or len(squeeze(code)) < SHORTEST:
         return False
     words = {word for word in WORD.findall(code) if not keyword.iskeyword(word)}
@@ -66,26 +69,32 @@ def is_distinctive(line: str) -> bool:
 
 def _secrets(source: Notebook) -> Iterator[Secret]:
     for index, cell in enumerate(source["cells"]):
-        name = label(source, index)
-        if INSTRUCTOR_ONLY in tags(cell):
-            for line in cell["source"].split("\n"):
-                if len(squeeze(line.strip("#>*-| "))) >= SHORTEST:
-                    yield Secret("instructor-only", name, line)
-            continue
         for kind, line in _removed_lines(cell):
-            if is_distinctive(line) if cell["cell_type"] == "code" else len(squeeze(line)) >= SHORTEST:
-                yield Secret(kind, name, line.split(" #")[0] if not line.strip().startswith("#") else line)
+            comment = line.strip().startswith("#")
+            yield Secret(kind, label(source, index), line if comment else line.split(" #")[0])
 
 
 def _removed_lines(cell: Cell) -> Iterator[tuple[str, str]]:
+    """(kind, line) of every distinctive line of a cell that the release removes."""
+    lines = cell["source"].split("\n")
+    is_code = cell["cell_type"] == "code"
+    if INSTRUCTOR_ONLY in tags(cell):
+        for line in lines:
+            if is_distinctive(line) if is_code else len(squeeze(line.strip("#>*-| "))) >= SHORTEST:
+                yield "instructor-only", line
+        return
     found = regions(cell["source"])
     for region in found:
         kind = "hidden test" if region.kind == "HIDDEN TESTS" else "solution"
         for line in region.lines:
-            yield kind, line
+            if is_distinctive(line) if is_code else len(squeeze(line)) >= SHORTEST:
+                yield kind, line
     if nbgrader_of(cell).get("solution") and not any(region.kind == "SOLUTION" for region in found):
-        for line in cell["source"].split("\n"):
-            yield "solution", line
+        # The whole cell is the solution; it may well repeat the question in comments or in words.
+        for line in lines:
+            is_comment = line.strip().startswith("#")
+            if (is_distinctive(line) and not is_comment) if is_code else len(squeeze(line)) >= SHORTEST_ANSWER:
+                yield "solution", line
 
 
 def _visible_code(released: Notebook) -> str:

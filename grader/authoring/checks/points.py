@@ -379,6 +379,12 @@ def _never_runs(statement: ast.stmt) -> bool:
     )
 
 
+def shows_answer(tree: ast.Module, student: set[str]) -> bool:
+    """Whether the cell's last value is made from a name that a solution cell defines, such as ``float(x == 3)``."""
+    last = tree.body[-1] if tree.body else None
+    return isinstance(last, ast.Expr) and _mentions(last.value, student, Scope.of(tree.body))
+
+
 def swallowed_runner(tree: ast.Module) -> str | None:
     """The name of a test runner that reports failures without raising, in a cell that never looks at its result."""
     nodes = list(executed(tree.body))
