@@ -556,6 +556,8 @@ def check_gate(case, reasons, cause, step, candidate=SWIGLU, workload=STATIC, ba
 
 def check_pattern_gate():
     step = '4.2 规则 2'
+    cause = '合适的输入被某一道门拒绝了；看实得的 reasons 是哪一道（例如 dtype 和 device 的名单查反了）'
+    check_gate('五道门都该通过', [], cause, step)
     qkv = dict(SWIGLU, pattern='qkv_rope')
     cause = '没有查这个后端的 patterns（例如查了全局的 FUSION_PATTERNS），或总是通过'
     check_gate('候选是 qkv_rope，后端只有 swiglu', ['unsupported_pattern'], cause, step, candidate=qkv)
@@ -861,7 +863,8 @@ def check_dispatch(case, backends, reasons, path, cause, step, workload=DYNAMIC)
     table = {backend['name']: reasons.get(backend['name'], []) for backend in backends}
     decision = 'fallback' if path == 'eager' else 'optimized'
     want = {'execution_path': path, 'decision': decision, 'rejected_backends': reasons}
-    check(case, dispatch_with_reports, (dict(SWIGLU), dict(workload), backends, table), want, cause, step)
+    args = (dict(SWIGLU), dict(workload), [dict(backend) for backend in backends], table)
+    check(case, dispatch_with_reports, args, want, cause, step)
 
 
 def check_priority():
@@ -1122,7 +1125,7 @@ GPU_ATOL = GPU_RTOL = 2e-2
 
 # %% [markdown] slug="step-5-tools-timing"
 # **工具二：配对计时。** GPU 是异步的，所以计时前后都要同步；还要先冲掉 L2 缓存，否则第二次调用会占便宜。CPU 上缓存是热的，结果文件会写明这一点。
-# 每测一对（eager，compiled），旁边就测一对（eager，eager）。后一对就是 A/A 对照：它本该等于 1，偏多少就是噪声多大。
+# 每测完一轮（eager，compiled），接着测一轮（eager，eager）。后一轮就是 A/A 对照：它本该等于 1，偏多少就是噪声多大。
 
 # %% slug="exp-timing" include="assets/cells/exp_timing.py" tags=["experiment"]
 
