@@ -31,14 +31,14 @@ _IGNORED_FOLDERS = frozenset({".ipynb_checkpoints", "__macosx", "__pycache__", "
 class Entry:
     """One file. ``parts`` is its path below the collected folder or zip, ``display`` what the instructor sees.
 
-    ``read`` returns at most ``MAX_BYTES`` + 1 bytes or raises OSError with the reason in plain words.
+    ``load(n)`` returns at most the first n bytes or raises UnreadableFile with the reason in plain words.
     """
 
     parts: tuple[str, ...]
     display: str
     size: int
     time: datetime | None
-    read: Callable[[], bytes]
+    load: Callable[[int], bytes]
     problem: str | None = None
     placeholder: bool = False  # stands for a folder without files
     order: int = 0  # resubmission or copy number: a tie-break between files of the same time
@@ -46,6 +46,10 @@ class Entry:
     @property
     def name(self) -> str:
         return self.parts[-1]
+
+    def read(self, limit: int = MAX_BYTES + 1) -> bytes:
+        """The content, up to ``limit`` bytes. Raises UnreadableFile."""
+        return self.load(limit)
 
 
 class UnreadableFile(OSError):
@@ -106,11 +110,11 @@ def file_entry(path: Path, parts: tuple[str, ...]) -> Entry:
         reason = "这是特殊文件（special file），不读取：请提交普通的 .ipynb 文件"
     elif status.st_size > MAX_BYTES:
         reason = too_large(status.st_size)
-    read = _refuse(reason) if reason else (lambda: _read_regular(path))
-    return Entry(parts, shown, status.st_size, time, read, reason)
+    load = _refuse(reason) if reason else (lambda limit: _read_regular(path, limit))
+    return Entry(parts, shown, status.st_size, time, load, reason)
 
 
-def _read_regular(path: Path) -> bytes:
+def _read_regular(path: Path, limit: int) -> bytes:
     """Read a file that may have been swapped for a link or a pipe since it was listed."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
@@ -118,7 +122,7 @@ def _read_regular(path: Path) -> bytes:
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UnreadableFile("这是特殊文件（special file），不读取：请提交普通的 .ipynb 文件")
-            return file.read(MAX_BYTES + 1)
+            return file.read(limit)
     except UnreadableFile:
         raise
     except OSError as error:
@@ -172,8 +176,8 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shown: str, outer: 
     else:
         time = member_time(info)
         parts = tuple(part for part in parts if part != "..")
-    read = _refuse(reason) if reason else (lambda: _read_member(archive, info))
-    return [Entry(parts or ("?",), f"{shown}!{name}", info.file_size, time, read, reason)]
+    load = _refuse(reason) if reason else (lambda limit: _read_member(archive, info, limit))
+    return [Entry(parts or ("?",), f"{shown}!{name}", info.file_size, time, load, reason)]
 
 
 def _member_problem(info: zipfile.ZipInfo, name: str, parts: tuple[str, ...]) -> str | None:
@@ -189,11 +193,11 @@ def _member_problem(info: zipfile.ZipInfo, name: str, parts: tuple[str, ...]) ->
     return too_large(info.file_size) if info.file_size > MAX_BYTES else None
 
 
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> bytes:
     """Unpack one member into memory, never more than the cap, whatever its header claims."""
     try:
         with archive.open(info) as file:
-            return file.read(MAX_BYTES + 1)
+            return file.read(limit)
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise UnreadableFile(f"zip 里的文件已损坏（{type(error).__name__}）：请重新压缩，或直接提交 .ipynb") from error
     except Exception as error:  # lzma has an exception of its own
@@ -235,8 +239,8 @@ def member_time(info: zipfile.ZipInfo) -> datetime | None:
         return None
 
 
-def _refuse(reason: str | None) -> Callable[[], bytes]:
-    def read() -> bytes:
+def _refuse(reason: str | None) -> Callable[[int], bytes]:
+    def read(limit: int) -> bytes:
         raise UnreadableFile(reason)
 
     return read

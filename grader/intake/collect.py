@@ -96,7 +96,7 @@ def collect(
         )
     fingerprint = Fingerprint.of(release)
     ids = unique_names([hand_in.owner for hand_in in hand_ins])
-    submissions = [_submission(hand_in, ids[hand_in.owner.key], release, fingerprint) for hand_in in hand_ins]
+    submissions = [_guarded(hand_in, ids[hand_in.owner.key], release, fingerprint) for hand_in in hand_ins]
     if names:
         submissions = _with_roster(submissions, names)
     return sorted(submissions, key=lambda submission: submission.student)
@@ -167,6 +167,15 @@ class _Candidate:
         """Newest first; of files of the same moment the later copy, then the more alike."""
         seconds = int(self.entry.time.timestamp()) // _SAME_TIME if self.entry.time else 0
         return seconds, self.entry.order, self.likeness, self.entry.display
+
+
+def _guarded(hand_in: _HandIn, student: str, release: Notebook, fingerprint: Fingerprint) -> Submission:
+    """``_submission``; what nobody foresaw in one student's files must not stop the class."""
+    try:
+        return _submission(hand_in, student, release, fingerprint)
+    except Exception as error:
+        reason = f"读取时出错（{type(error).__name__}）：请在 Jupyter 里重新保存 notebook 后再提交"
+        return Submission(student, _printable(hand_in.entries[0].display), None, reason)
 
 
 def _submission(hand_in: _HandIn, student: str, release: Notebook, fingerprint: Fingerprint) -> Submission:
@@ -318,7 +327,7 @@ def _timestamp_flags(entries: list[Entry], chosen: Entry) -> list[Flag]:
         if entry.name.lower() != "timestamp.txt" or entry.problem:
             continue
         try:
-            claimed = _read_time(decode_text(entry.read()[:200])[0])
+            claimed = _read_time(decode_text(entry.read(200))[0])
         except UnreadableFile:
             continue
         if claimed is None:

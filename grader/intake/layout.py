@@ -34,7 +34,7 @@ def looks_like_notebook(entry: Entry) -> bool:
     if os.path.splitext(entry.name)[1].lower() not in (".json", ".txt", ".nb", ".ipy", "") or entry.problem:
         return False
     try:
-        head = decode_text(entry.read()[:65_536])[0]
+        head = decode_text(entry.read(65_536))[0]
     except UnreadableFile:
         return False
     return head.lstrip("\ufeff \t\r\n").startswith("{") and ('"cells"' in head or '"nbformat"' in head)

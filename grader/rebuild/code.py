@@ -40,11 +40,30 @@ def mask_magics(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def parse(text: str) -> ast.Module | None:
-    """The syntax tree of ``text`` (line magics masked only if they are in the way), or None."""
+    """The syntax tree of ``text``, or None.
+
+    Line magics are masked, and the indentation of the whole cell removed, where they are in the way: IPython
+    accepts both.
+    """
+    if len(text) > _MAX_PARSE:
+        return None
+    tree = parse_unindented(text)
+    return tree if tree is not None else _parse(_dedent(mask_magics(text)))
+
+
+def parse_unindented(text: str) -> ast.Module | None:
+    """Like ``parse`` for a cell that must begin at the left margin."""
     if len(text) > _MAX_PARSE:
         return None
     tree = _parse(text)
     return tree if tree is not None else _parse(mask_magics(text))
+
+
+def _dedent(text: str) -> str:
+    """``text`` without its first line's indentation, as IPython runs it."""
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    indent = first[: len(first) - len(first.lstrip(" \t"))]
+    return "\n".join(line.removeprefix(indent) for line in text.split("\n"))
 
 
 def _parse(text: str) -> ast.Module | None:
@@ -185,6 +204,32 @@ def code_in_text(text: str) -> str | None:
         return text
     start = _CODE_START.search(text)
     return text[start.start() :] if start else None
+
+
+def without_late_stub(text: str, stub: str) -> str:
+    """``text`` with the stub's functions blanked where the student's own stand above them in the same cell."""
+    tree, stub_tree = parse(text), parse(stub)
+    if tree is None or stub_tree is None:
+        return text
+    stubs = {node.name: _dump(node) for node in stub_tree.body if isinstance(node, _FUNCTION)}
+    lines, answered = text.split("\n"), set()
+    for node in (node for node in tree.body if isinstance(node, _FUNCTION) and node.name in stubs):
+        if _dump(node) != stubs[node.name]:
+            answered.add(node.name)
+        elif node.name in answered:
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    return "\n".join(lines)
+
+
+def _dump(node: ast.AST) -> str:
+    """``ast.dump``, or nothing for a tree that is too deep for it."""
+    try:
+        return ast.dump(node)
+    except (RecursionError, MemoryError):
+        return ""
+
+
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def tokens(text: str) -> tuple[str, ...]:

@@ -6,12 +6,13 @@ similarity. Later signs only place cells that the earlier ones left over.
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
 from grader.model import Notebook
-from grader.rebuild.code import code_in_text, is_blank, own_names, parse, same_code, squeeze
+from grader.rebuild.code import code_in_text, is_blank, own_names, parse, parse_unindented, same_code, squeeze
 from grader.rebuild.template import Slot
 
 _SIMILAR = 0.6  # a student's edit of a given cell or a stub
@@ -61,12 +62,15 @@ def _continues(before: Piece, piece: Piece) -> bool:
     own, other = piece.nbgrader.get("grade_id"), before.nbgrader.get("grade_id")
     if own and own != other:
         return False
-    if parse(piece.text) is not None or piece.text.lstrip().startswith("%%"):
+    if parse_unindented(piece.text) is not None or piece.text.lstrip().startswith("%%"):
         return False
+    alone = parse(piece.text)
+    if alone is not None and any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) for node in alone.body):
+        return False  # a whole cell that is indented by accident
     first_line = next(line for line in piece.text.split("\n") if line.strip())
     if not first_line[0].isspace() and parse(before.text) is not None:
         return False
-    return parse(_join([before.text, piece.text])) is not None
+    return parse_unindented(_join([before.text, piece.text])) is not None
 
 
 def _join(texts: list[str]) -> str:

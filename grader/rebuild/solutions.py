@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from grader.rebuild.code import code_in_text, extract, is_blank, own_names, parse, same_code
+from grader.rebuild.code import code_in_text, extract, is_blank, own_names, parse, same_code, without_late_stub
 from grader.rebuild.matching import Piece, is_attempt, join_texts, match_similar, take
 from grader.rebuild.template import Slot
 
@@ -19,6 +19,10 @@ class Answers:
     notes: list[str] = field(default_factory=list)
 
     def add(self, slot: Slot, text: str, pieces: list[Piece], *, whole: bool) -> None:
+        cleaned = without_late_stub(text, slot.release) if slot.is_code else text
+        if cleaned != text:
+            self.notes.append(f"“{slot.label}”的答案下面又有一份未填写的原题，已忽略后者")
+            text = cleaned
         self.text[slot.index] = text
         self.last[slot.index] = max(piece.index for piece in pieces)
         if whole:

@@ -15,6 +15,7 @@ import pytest
 from grader.errors import GraderError
 from grader.intake import collect
 from grader.intake.archive import MAX_MEMBERS
+from grader.intake.recognise import Fingerprint
 from grader.tests.rebuild_support import RELU, SUBMISSIONS, cell, manifest, release, solved
 
 GOOD = json.dumps(solved())
@@ -449,3 +450,29 @@ def test_an_unreadable_roster_is_named(tmp_path):
     put(tmp_path / "in/amy/ps1.ipynb")
     with pytest.raises(GraderError, match="名单"):
         collect(tmp_path / "in", "ps1", release(), roster=tmp_path / "none.csv")
+
+
+@pytest.mark.timeout(60)
+def test_only_the_beginning_of_nameless_files_is_unpacked(tmp_path):
+    one = zip_of({f"{n}.json": b" " * (90 << 20) for n in range(3)})
+    members = {f"{n}.txt": b"x" for n in range(900)}
+    put(tmp_path / "amy/hw.zip", one)
+    zip_of(members, tmp_path / "amy/more.zip")
+    put(tmp_path / "bob/ps1.ipynb")
+    found = gather(tmp_path)
+    assert "no .ipynb" in found["amy"].problem and found["bob"].problem is None
+
+
+def test_an_unforeseen_fault_is_one_students_problem(tmp_path, monkeypatch):
+    put(tmp_path / "amy/ps1.ipynb", GOOD)
+    put(tmp_path / "bob/ps1.ipynb", UNTOUCHED)
+    original = Fingerprint.likeness
+
+    def fails_for_amy(self, notebook):
+        if "NotImplementedError" not in cell(notebook, "q1")["source"]:
+            raise KeyError("boom")
+        return original(self, notebook)
+
+    monkeypatch.setattr(Fingerprint, "likeness", fails_for_amy)
+    found = gather(tmp_path)
+    assert "KeyError" in found["amy"].problem and found["bob"].problem is None

@@ -328,6 +328,17 @@ def ids_of_another_export(nb):
         c["id"] = f"fresh{number}"
 
 
+def stub_below_in_the_same_cell(nb):
+    cell(nb, "q1")["source"] = RELU + "\n" + stub("q1") + "print('end')\n"
+
+
+def whole_cell_indented(nb):
+    drop(nb, "q1")
+    nb["cells"].append(code("    " + MEAN.replace("\n", "\n    ")))
+    cell(nb, "q2")["source"] = stub("q2")
+    nb["cells"].append(code(RELU))
+
+
 def helper_needed_while_defining_moved(nb):
     answer = "LIMIT = floor()\ndef relu_sum(xs):\n    return sum(max(x, LIMIT) for x in xs)\n"
     moved = copy.deepcopy(cell(nb, "q1"))
@@ -345,7 +356,8 @@ DAMAGES = [
     pasted_into_the_test, pasted_into_the_test_stub_left, retyped("markdown"), retyped("raw"), fenced_markdown,
     markdown_without_mark, markdown_with_prose_before, retyped_test, all_tests_deleted, only_the_answers,
     reversed_order, shuffled_without_marks, second_question_in_a_copy_of_the_first,
-    answer_through_an_alias, grade_ids_renamed, ids_of_another_export, helper_needed_while_defining_moved,
+    stub_below_in_the_same_cell, answer_through_an_alias, grade_ids_renamed,
+    ids_of_another_export, helper_needed_while_defining_moved,
 ]  # fmt: skip
 
 
@@ -376,6 +388,14 @@ def test_nbgrader_accepts_the_result(tmp_path, monkeypatch):
     after, _ = OverwriteCells().preprocess(copy.deepcopy(rebuilt), resources)
     assert [c["source"] for c in after["cells"]] == before
     assert set(positions(after)) == {"q1", "q2", *TESTS}
+
+
+def test_an_indented_cell_is_code_as_ipython_takes_it():
+    notebook = solved()
+    whole_cell_indented(notebook)
+    rebuilt = hand_in(notebook)
+    assert rebuilt.attempted == {"q1": True, "q2": True}
+    assert cell(rebuilt.notebook, "q2")["source"].startswith("    def mean_sq")
 
 
 def test_answers_in_each_others_cells_still_define_both():
