@@ -285,7 +285,7 @@ TODO_2 = (
     gate("t2_reasons_set", "todo2_report", "reasons is a set", (BARE_REASONS, "{" + BARE_REASONS[1:-1] + "}")),
     gate(
         "t2_swapped_keys",
-        "todo2_dtype",
+        "todo2_pass",
         "dtype and device in each other's list",
         (DTYPE, "workload.get('dtype') in backend.get('devices', [])"),
         (DEVICE, "workload.get('device') in backend.get('dtypes', [])"),
