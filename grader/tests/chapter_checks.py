@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+
 from grader.authoring.executor import execute_in
 from grader.authoring.master import read_master
 from grader.authoring.release import release_notebook
@@ -75,16 +77,69 @@ def errors(notebook: Notebook) -> list[tuple[str, str]]:
     return [(output["ename"], output["evalue"]) for output in found]
 
 
-def check_mutants(name: str, mutants: tuple[framework.Mutant, ...]) -> None:
-    """At least 25 mutants, and at least 80 % of them lose points in a visible test.
+def check_reference(chapter: framework.Chapter) -> None:
+    """The reference earns all 100 points."""
+    report = chapter.grade()
+    assert not report.lost
+    assert report.score == sum(cell.points for cell in chapter.tests) == 100
 
-    Whether the named cell catches each is for one parametrised test per mutant.
-    """
-    chapter = framework.load(name)
-    visible = [mutant.name for mutant in mutants if chapter.grade(mutant, hidden_tests=False).lost]
-    unseen = sorted({mutant.name for mutant in mutants} - set(visible))
+
+def check_unfilled(chapter: framework.Chapter, todo: int) -> None:
+    """A TODO as released earns nothing and is named, and costs nothing elsewhere."""
+    report = chapter.grade(unfilled={todo})
+    for cell in chapter.tests:
+        outcome = report[cell.grade_id]
+        if cell.todo == todo:
+            assert (outcome.score, outcome.error) == (0, "NotImplementedError")
+            assert f"TODO {todo}" in outcome.message
+        else:
+            assert outcome.score == cell.points, cell.grade_id
+
+
+def check_caught(chapter: framework.Chapter, mutant: framework.Mutant) -> None:
+    """The named cell catches the mistake, as a wrong answer, and says what to reread; other TODOs keep their points."""
+    report = chapter.grade(mutant)
+    assert mutant.caught_by in report.lost
+    caught = report[mutant.caught_by]
+    assert caught.error != "NotImplementedError", "a wrong answer is not an unfilled one"
+    assert caught.error != "AssertionError" or "重读" in caught.message, "the message names the step to reread"
+    todo = chapter.cell(mutant.caught_by).todo
+    assert {chapter.cell(grade_id).todo for grade_id in report.lost} == {todo}
+
+
+def check_mutants(chapter: framework.Chapter, mutants: tuple[framework.Mutant, ...]) -> None:
+    """At least 25 mutants, and at least 80 % of them lose points in a visible test."""
+    unseen = [mutant.name for mutant in mutants if not chapter.grade(mutant, hidden_tests=False).lost]
     assert len(mutants) >= 25
-    assert len(visible) >= 0.8 * len(mutants), f"only hidden tests catch {unseen}"
+    assert len(unseen) <= 0.2 * len(mutants), f"only hidden tests catch {unseen}"
+
+
+def check_runs_unfilled(name: str, folder: Path) -> None:
+    """The student's edition in an empty folder: its only errors are the reminders, and its figure is there."""
+    done = run_notebook(tolerant(student(name)), folder)
+    found = errors(done)
+    assert {kind for kind, _ in found} == {"NotImplementedError"}
+    assert {message[:11] for _, message in found} == {f"请先完成 TODO {number}" for number in (1, 2, 3)}
+    assert has_figure(done)
+
+
+def check_runs_filled(name: str, folder: Path) -> None:
+    """The filled notebook in an empty folder: the summary's ✅, a figure, and no file, since nothing was measured."""
+    done = run_notebook(master(name), folder)
+    assert "✅" in text(done, "summary")
+    assert "dry_run" in text(done, "experiment")
+    assert has_figure(done)
+    assert not (folder / "benchmarks").exists()
+
+
+def cell_source(name: str, cell_id: str) -> str:
+    """The source of one cell of a chapter, includes filled in."""
+    return next(cell["source"] for cell in master(name)["cells"] if cell["id"] == cell_id)
+
+
+def validate(value: Any, schema: str) -> None:
+    """Raise unless the value is valid against a schema of ``assets/schema``."""
+    jsonschema.Draft202012Validator(load_json(f"assets/schema/{schema}.schema.json")).validate(value)
 
 
 def load_json(path: str | Path) -> Any:

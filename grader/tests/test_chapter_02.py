@@ -1,0 +1,163 @@
+"""Chapter 2: its tests tell right from wrong, its cost model predicts its experiment, and it runs alone."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.tests import chapter_checks
+from grader.tests.mutants import framework
+
+NAME = "02_operator_fusion"
+MODULE = framework.mutants_of("mutants_02")
+SAMPLE = "assets/samples/02_operator_fusion_cpu.json"
+
+
+@pytest.fixture(scope="module")
+def chapter() -> framework.Chapter:
+    return framework.load(NAME)
+
+
+def test_the_reference_earns_all_points(chapter: framework.Chapter) -> None:
+    chapter_checks.check_reference(chapter)
+
+
+@pytest.mark.parametrize("todo", [1, 2, 3])
+def test_an_unfilled_todo_earns_nothing_and_is_named(chapter: framework.Chapter, todo: int) -> None:
+    chapter_checks.check_unfilled(chapter, todo)
+
+
+@pytest.mark.parametrize("mutant", MODULE.MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_mistake_is_caught_by_the_test_that_names_it(chapter: framework.Chapter, mutant: framework.Mutant) -> None:
+    chapter_checks.check_caught(chapter, mutant)
+
+
+def test_visible_tests_catch_most_mistakes(chapter: framework.Chapter) -> None:
+    chapter_checks.check_mutants(chapter, MODULE.MUTANTS)
+
+
+@pytest.mark.parametrize("variant", MODULE.VARIANTS, ids=lambda variant: variant.name)
+def test_other_styles_keep_all_points(chapter: framework.Chapter, variant: framework.Mutant) -> None:
+    assert chapter.grade(variant).lost == frozenset()
+
+
+def test_the_figures_of_the_text_follow_from_the_reference(chapter: framework.Chapter) -> None:
+    """The lines in the text cross at 193.9, and at 194 the fused line is no higher, at 193 it is."""
+    eager, fused = (1.40, 0.339), (15.36, 0.267)
+    crossing = chapter.namespace()["break_even_tokens"](eager, fused)
+    assert round(crossing, 1) == 193.9
+    lower = [tokens for tokens in (193, 194) if fused[0] + fused[1] * tokens <= eager[0] + eager[1] * tokens]
+    assert lower == [194]
+
+
+def _experiment(chapter: framework.Chapter) -> dict[str, Any]:
+    """The names of the cells that fit the model; nothing is measured."""
+    names = chapter.namespace()
+    for cell in ("fit-line", "cost-model"):
+        exec(chapter_checks.cell_source(NAME, cell), names)
+    return names
+
+
+def _rows(eager: tuple[float, float], compiled: tuple[float, float], tokens: list[int]) -> list[dict[str, Any]]:
+    """Noise-free rows of a result file, µs lines in, ms medians out."""
+    rows = []
+    for t in tokens:
+        times = {"eager": eager[0] + eager[1] * t, "compiled": compiled[0] + compiled[1] * t}
+        row = {path: {"median_ms": us / 1e3} for path, us in times.items()}
+        rows.append({"token_count": t, "speedup": times["eager"] / times["compiled"], **row})
+    return rows
+
+
+def test_the_model_finds_the_lines_it_was_given(chapter: framework.Chapter) -> None:
+    """Exact data: exact lines, exact break-even, a range of no width, exact predictions of what it has not seen."""
+    rows = _rows((1.40, 0.339), (15.36, 0.267), [1, 16, 32, 64, 96, 128])
+    model = _experiment(chapter)["cost_model"](rows, [1, 32, 96])
+    assert model["eager"] == pytest.approx({"fixed_us": 1.40, "us_per_token": 0.339})
+    assert model["compiled"] == pytest.approx({"fixed_us": 15.36, "us_per_token": 0.267})
+    assert [model["break_even_tokens"], *model["break_even_range"]] == pytest.approx([13.96 / 0.072] * 3)
+    assert [row["token_count"] for row in model["held_out"]] == [16, 64, 128]
+    for row in model["held_out"]:
+        assert row["predicted_speedup"] == pytest.approx(row["measured_speedup"])
+
+
+def test_the_model_says_when_there_is_no_break_even(chapter: framework.Chapter) -> None:
+    model = _experiment(chapter)["cost_model"](_rows((1, 0.2), (15, 0.3), [1, 2, 3, 4]), [1, 2, 3])
+    assert model["break_even_tokens"] is None
+    assert model["break_even_range"] == [None, None]
+
+
+def test_the_recorded_sample_is_valid_small_and_predicted_by_its_model() -> None:
+    """The sample that the text interprets: the model holds on points that it has not seen."""
+    sample = chapter_checks.load_json(SAMPLE)
+    chapter_checks.validate(sample, "inference-mechanism-gpu-v2")
+    chapter_checks.validate(sample["cost_model"], "cost-model-v1")
+    assert (framework.ROOT / SAMPLE).stat().st_size < 20_000
+    model = sample["cost_model"]
+    assert len(model["held_out"]) >= 4
+    for row in model["held_out"]:
+        assert abs(row["predicted_speedup"] / row["measured_speedup"] - 1) < 0.15
+    low, high = model["break_even_range"]
+    assert low <= model["break_even_tokens"] <= high
+    speedups = {row["token_count"]: row["speedup"] for row in sample["candidate_matrix"]}
+    assert max(t for t, speedup in speedups.items() if speedup < 1) < 2 * model["break_even_tokens"]
+    assert min(t for t, speedup in speedups.items() if speedup > 1) > model["break_even_tokens"] / 2
+
+
+def test_the_plot_shows_lines_points_and_break_even() -> None:
+    """The axes' data, not pixels; every point lies on its line up to the error that the file itself states."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names: dict[str, Any] = {"plt": plt, "math": math}
+    exec(chapter_checks.cell_source(NAME, "exp-plot"), names)
+    exec(chapter_checks.cell_source(NAME, "plot-function"), names)
+    sample = chapter_checks.load_json(SAMPLE)
+    figure = names["plot_fusion"](sample, "Recorded sample, not your machine. ")
+    left, right = figure.axes
+    drawn = {line.get_label(): line for line in left.lines}
+    model = sample["cost_model"]
+    for path in ("eager", "compiled"):
+        line = drawn[f"{path}: model"]
+        expected = [model[path]["fixed_us"] + model[path]["us_per_token"] * t for t in line.get_xdata()]
+        assert list(line.get_ydata()) == pytest.approx(expected)
+        points: dict[int, float] = {}
+        for kind in ("fitted", "held out"):
+            line = drawn[f"{path}: {kind}"]
+            points |= dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
+        medians = {row["token_count"]: row[path]["median_ms"] * 1e3 for row in sample["candidate_matrix"]}
+        assert points == pytest.approx(medians)
+    for axis in (left, right):
+        assert any(list(line.get_xdata()) == [model["break_even_tokens"]] * 2 for line in axis.lines)
+    assert f"T* = {model['break_even_tokens']:.0f}" in right.get_title()
+    assert sample["hardware"]["device"] in figure.get_suptitle()
+    plt.close(figure)
+
+
+def test_runs_alone_unfilled(tmp_path: Path) -> None:
+    chapter_checks.check_runs_unfilled(NAME, tmp_path)
+
+
+def test_runs_alone_filled_and_writes_nothing(tmp_path: Path) -> None:
+    chapter_checks.check_runs_filled(NAME, tmp_path)
+
+
+def test_real_run_on_the_cpu_writes_a_valid_file(tmp_path: Path) -> None:
+    """The file is valid v2 with the model in it, the reader prints both, and the plot draws it."""
+    done = chapter_checks.run_notebook(chapter_checks.master(NAME), tmp_path, RUN_MODE="real_cpu")
+    report = chapter_checks.load_json(tmp_path / "benchmarks/results/inf_operator_fusion_default_cpu.json")
+    chapter_checks.validate(report, "inference-mechanism-gpu-v2")
+    chapter_checks.validate(report["cost_model"], "cost-model-v1")
+    assert report["failure"] is None
+    assert report["summary"]["correctness_passed"]
+    assert (report["cost_model"]["unfused_bytes_per_token"], report["cost_model"]["fused_bytes_per_token"]) == (
+        5 * 4096,
+        3 * 4096,
+    )
+    assert "T* = " in chapter_checks.text(done, "reader")
+    assert "样例" not in chapter_checks.text(done, "plot")
+    assert chapter_checks.has_figure(done)
