@@ -15,6 +15,7 @@ from grader.authoring.executor import code_digest, digest, execute, outputs_dige
 from grader.authoring.master import parse_master, to_notebook, write_canonical
 from grader.authoring.release import load_source, release_notebook
 from grader.authoring.settings import ROOT, CourseSettings, course
+from grader.authoring.tables import tables
 from grader.errors import GraderError
 from grader.files import write_atomic
 from grader.model import Notebook
@@ -79,7 +80,7 @@ def build(
     root: Path = ROOT,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[Path]:
-    """Make both editions of the chapters.
+    """Make both editions of the chapters, and the tables of chapters in the READMEs.
 
     Args:
         names: chapters; all if empty.
@@ -96,13 +97,21 @@ def build(
     changed: list[Path] = []
     for chapter in choose(names, root):
         progress(chapter.name)
-        for path, text in _editions(chapter, settings, check_only, progress):
-            if path.is_file() and text is not None and path.read_bytes() == text.encode("utf-8"):
-                continue
-            changed.append(path)
-            if not check_only:
-                write_atomic(path, text)
-    return changed
+        changed += _write(_editions(chapter, settings, check_only, progress), check_only)
+    return changed + _write(tables(settings), check_only)
+
+
+def _write(texts: list[tuple[Path, str | None]], check_only: bool) -> list[Path]:
+    """Write what differs; returns its paths."""
+    changed = [
+        (path, text)
+        for path, text in texts
+        if text is None or not path.is_file() or path.read_bytes() != text.encode("utf-8")
+    ]
+    if not check_only:
+        for path, text in changed:
+            write_atomic(path, text)
+    return [path for path, _ in changed]
 
 
 def cell_record(cell: dict[str, Any]) -> str:

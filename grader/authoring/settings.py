@@ -76,7 +76,15 @@ def load_pyproject(root: Path = ROOT) -> dict[str, Any]:
     Raises:
         GraderError: the file is missing or is no TOML.
     """
-    path = root / "pyproject.toml"
+    return read_toml(root / "pyproject.toml")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        GraderError: the file is missing or is no TOML.
+    """
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

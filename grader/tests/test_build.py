@@ -314,6 +314,46 @@ def test_a_missing_setting_is_named(tmp_path: Path) -> None:
         course(tmp_path)
 
 
+SERIES = """[[chapter]]
+folder = "09_demo"
+en = "Demo"
+zh = "演示"
+learn_en = "To scale"
+learn_zh = "缩放"
+minutes = 5
+needs = []
+[[chapter]]
+folder = "10_later"
+en = "Later"
+zh = "以后"
+learn_en = "More"
+learn_zh = "更多"
+minutes = 7
+needs = ["09_demo"]
+"""
+
+
+def test_tables_of_chapters_are_filled_in_and_checked(tree: Path, no_run: None) -> None:
+    """Links only where there is a notebook; what people wrote around the table stays."""
+    readme = tree / "notebooks" / "README.md"
+    readme.write_text(
+        "# 课程\n\n<!-- chapters: made by the build from solutions/series.toml -->\n<!-- end of chapters -->\n尾\n"
+    )
+    (tree / "solutions" / "series.toml").write_text(SERIES, "utf-8")
+    assert build(root=tree, check_only=True) == [readme]
+    assert build(root=tree) == [readme] and build(root=tree) == []
+    text = readme.read_text("utf-8")
+    assert text.startswith("# 课程\n") and text.endswith("<!-- end of chapters -->\n尾\n")
+    assert "| 9 | [演示](09_demo/09_demo.ipynb) | 缩放 | 5 | – | [Colab](https://colab.research.google.com/" in text
+    assert "| 10 | 以后 | 更多 | 7 | 9 |  |" in text
+
+
+def test_a_series_that_lacks_a_key_is_refused(tree: Path) -> None:
+    (tree / "solutions" / "series.toml").write_text(SERIES.replace('zh = "以后"\n', ""), "utf-8")
+    with pytest.raises(GraderError, match="chapter 2: `zh` is missing"):
+        build(root=tree)
+
+
 def test_the_course_itself_is_built(capsys: pytest.CaptureFixture[str]) -> None:
     """What lies in the repository is what its masters give; the exit code is what CI reads."""
     assert chapters(), "no chapter has a master"

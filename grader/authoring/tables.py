@@ -1,0 +1,71 @@
+"""The tables of chapters in the READMEs, made from solutions/series.toml."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from grader.authoring.settings import CourseSettings, read_toml
+from grader.errors import GraderError
+
+READMES = {"README.md": "en", "README.zh-CN.md": "zh", "notebooks/README.md": "zh"}
+BEGIN = "<!-- chapters: made by the build from solutions/series.toml -->"
+END = "<!-- end of chapters -->"
+HEADS = {
+    "en": ("#", "Chapter", "What you learn to do", "Minutes", "Read first", "Open in"),
+    "zh": ("#", "章", "学会做什么", "分钟", "先修", "在线打开"),
+}
+KEYS = {"folder": str, "en": str, "zh": str, "learn_en": str, "learn_zh": str, "minutes": int, "needs": list}
+
+
+def tables(settings: CourseSettings) -> list[tuple[Path, str]]:
+    """(README, its new text) for every README that has a place for the table; none without a series.toml.
+
+    Raises:
+        GraderError: series.toml lacks a key, or a README has the first marker without the second.
+    """
+    source = settings.root / "solutions" / "series.toml"
+    if not source.is_file():
+        return []
+    chapters = read_toml(source).get("chapter", [])
+    for number, chapter in enumerate(chapters, start=1):
+        _check(chapter, number)
+    found = []
+    for name, language in READMES.items():
+        path = settings.root / name
+        text = path.read_text("utf-8") if path.is_file() else ""
+        if BEGIN in text:
+            found.append((path, _filled(text, name, _table(chapters, language, path, settings))))
+    return found
+
+
+def _check(chapter: dict[str, Any], number: int) -> None:
+    for key, kind in KEYS.items():
+        if not isinstance(chapter.get(key), kind):
+            raise GraderError(f"solutions/series.toml, chapter {number}", f"`{key}` is missing or no {kind.__name__}",
+                              "write it as the other chapters do")  # fmt: skip
+
+
+def _filled(text: str, name: str, table: str) -> str:
+    place = re.compile(re.escape(BEGIN) + r"\n.*?" + re.escape(END), re.DOTALL)
+    if len(place.findall(text)) != 1:
+        raise GraderError(name, "the table of chapters has no end, or there are two", f"put `{END}` below `{BEGIN}`")
+    return place.sub(lambda _: f"{BEGIN}\n{table}\n{END}", text)
+
+
+def _table(chapters: list[dict[str, Any]], language: str, readme: Path, settings: CourseSettings) -> str:
+    head = HEADS[language]
+    rows = [head, tuple("---" for _ in head)]
+    for chapter in chapters:
+        folder = chapter["folder"]
+        student = f"notebooks/{folder}/{folder}.ipynb"
+        title, opened = chapter[language], ""
+        if (settings.root / "solutions" / folder / f"{folder}.py").is_file():
+            title = f"[{title}]({Path(os.path.relpath(settings.root / student, readme.parent)).as_posix()})"
+            opened = f"[Colab]({settings.colab(student)}) · [ModelScope]({settings.modelscope(student)})"
+        needs = ", ".join(str(int(need[:2])) for need in chapter["needs"]) or "–"
+        minutes = str(chapter["minutes"])
+        rows.append((str(int(folder[:2])), title, chapter[f"learn_{language}"], minutes, needs, opened))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
