@@ -69,7 +69,10 @@ result = {}
 for fn in (breaks, recompiles, wrong_when_compiled, not_a_number, raises):
     rows, failures = shared()["run_matrix"](lambda t: (fn, (torch.randn(t, 8),)), plan(token_counts=[4]))
     result[fn.__name__] = shared()["build_report"](rows, failures, plan(token_counts=[4]))
-print()
+with torch.compiler.set_stance("force_eager"):
+    same = plan(token_counts=[1, 4, 16], rounds=20)
+    rows, failures = shared()["run_matrix"](lambda t: (torch.sin, (torch.randn(t, 8),)), same)
+result["switched_off"] = shared()["build_report"](rows, failures, same)
 print(json.dumps(result, allow_nan=False))
 """
 
@@ -210,14 +213,15 @@ def test_without_a_compiler_the_reason_is_recorded_and_the_notebook_goes_on(tmp_
     assert "失败" in done.result["printed"]
 
 
-def test_with_dynamo_switched_off_both_paths_are_eager_and_nothing_is_accepted(tmp_path: Path, cache: Path) -> None:
-    """An A/A test through the whole path: "compiled" is the eager function, and no graph was captured."""
-    done = run(NOTEBOOK, tmp_path, cache, TORCHDYNAMO_DISABLE="1")
-    for path in (MAIN, CHAIN):
-        report = done.report(path)
-        assert report["decision"] == "tune_or_fallback"
-        assert report["summary"]["accepted_token_counts"] == []
-        assert {row["evidence"]["level"] for row in report["candidate_matrix"]} == {"none"}
+@needs_compiler
+def test_with_the_compiler_switched_off_both_paths_are_eager_and_nothing_is_accepted(cases: dict) -> None:
+    """An A/A test through the whole path: "compiled" runs the eager function, and no graph is captured."""
+    report = cases["switched_off"]
+    assert [row["evidence"]["level"] for row in report["candidate_matrix"]] == ["none", "none", "none"]
+    assert [row["graph_count"] for row in report["candidate_matrix"]] == [0, 0, 0]
+    assert "T=4: not_captured" in report["extension"]["decision_reasons"]
+    assert report["decision"] == "tune_or_fallback"
+    assert report["summary"]["accepted_token_counts"] == []
 
 
 @pytest.mark.parametrize(
