@@ -559,6 +559,22 @@ def test_every_kind_of_cell_comes_from_the_right_side():
     assert rebuilt.attempted == {"q1": False, "q2": False, "why": True}
 
 
+def test_the_id_alone_finds_a_rewritten_given_cell():
+    original, released = rich_source()
+    submitted = copy.deepcopy(released)
+    submitted["cells"][1]["source"] = "from math import *\nfactor = [10, 20]\n"
+    rebuilt = rebuild(original, released, submitted)
+    assert by_start(rebuilt, "from math") and not by_start(rebuilt, "import math") and own_cells(rebuilt) == []
+
+
+def test_an_instructor_only_cell_with_a_mark_stays_away():
+    original, released = rich_source()
+    mark = {"schema_version": 3, "task": False, "grade": False, "solution": True, "locked": False, "grade_id": "model"}
+    original["cells"].insert(3, code("model_answer = 4", nbgrader=mark, tags=["instructor-only"]))
+    rebuilt = rebuild(original, released, released)
+    assert not by_start(rebuilt, "model_answer") and "model" not in rebuilt.attempted
+
+
 @pytest.mark.parametrize("how", ["deleted", "emptied", "prose"])
 def test_a_lost_given_cell_comes_from_the_release(how):
     original, released = rich_source()
