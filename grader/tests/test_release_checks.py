@@ -376,7 +376,7 @@ BAD_TEXT = [
     ('<a href="other.ipynb">next</a>', "relative link"),
     ("[x]\n\n[x]: notes.md", "relative link"),
     ("[x](<my notes.md>)", "relative link"),
-    ("[x](/home/me/x.png)", "relative link"),
+    ("[x](/data/x.png)", "relative link"),
     ("[x](file:///x.png)", "relative link"),
     ("[x](#nowhere)", "no heading"),
     ("[gone](https://github.com/lab/kit/blob/main/assets/gone.png)", "not in this repository"),
