@@ -14,4 +14,4 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # profiler 自己的日志不进 notebook 的输出
+os.environ["KINETO_LOG_LEVEL"] = "99"  # profiler 自己的日志不进 notebook 的输出

@@ -25,6 +25,7 @@ from grader.tests.experiment_support import (
     sample,
     shared,
     step5_cells,
+    step5_text,
 )
 
 SETTINGS = {
@@ -204,6 +205,17 @@ def test_recorded_samples_name_their_hardware_and_no_machine(path: Path) -> None
     texts = {value for _, value in paths_in(report) if isinstance(value, str)}
     assert {text for text in texts if "/" in text} == {"inference-mechanism-gpu/v2", "paired-evidence/1"}
     assert not [text for text in texts if re.search(r"\b(root|home|localhost)\b", text)]
+
+
+def test_the_text_quotes_the_recorded_samples() -> None:
+    """The table of 5.4: speed-ups (two decimals) and verdicts of both workloads are those of the files."""
+    quoted = re.findall(r"^\| (\d+) \| (\S+) \|(?: `(\w+)`)? \| (\S+) \| `(\w+)` \|$", step5_text(), re.MULTILINE)
+    swiglu, chain = (
+        {row["token_count"]: (f"{row['speedup']:.2f}", row["verdict"]) for row in sample(path)["candidate_matrix"]}
+        for path in (SWIGLU_SAMPLE, CHAIN_SAMPLE)
+    )
+    assert {int(t): (ratio, verdict) for t, _, _, ratio, verdict in quoted} == chain
+    assert {int(t): (ratio, verdict) for t, ratio, verdict, _, _ in quoted if verdict} == swiglu
 
 
 # --- reader ---------------------------------------------------------------------------------------------------------
