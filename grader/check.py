@@ -108,7 +108,7 @@ def _read(path: Path) -> tuple[Notebook, list[str]]:
         raise GraderError(str(path), f"it can't be read ({error.strerror})", "give the path of your .ipynb") from error
     notebook, problem, notes = decode_notebook(data, path.name)
     if notebook is None:
-        raise GraderError(str(path), problem or "it is no notebook", "save it again in Jupyter as .ipynb")
+        raise GraderError(str(path), problem or "it is no notebook", "check again with the repaired file")
     return notebook, notes
 
 

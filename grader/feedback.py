@@ -13,7 +13,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from grader.files import read_json, write_atomic
-from grader.gradebook.tree import CourseTree
+from grader.grade.job import student_edition
+from grader.gradebook.tree import CourseTree, write_notebook
+from grader.model import Notebook
+from grader.structure import is_graded
+
+MAX_OUTPUT = 5_000  # characters of one output in the student's copy of the notebook
 
 # (Chinese, English) for a student's status and for a behaviour's status.
 STUDENT_STATUS = {
@@ -41,28 +46,56 @@ HIDDEN_FAILED = (
 
 
 def write_feedback(out: Path, results: dict[str, Any]) -> list[Path]:
-    """Write ``feedback/STUDENT/CHAPTER.html`` for every student; returns the paths."""
+    """Write ``feedback/STUDENT/CHAPTER.html`` for every student, and beside it the notebook as it ran.
+
+    Returns:
+        the pages.
+    """
     tree = CourseTree(out, results["assignment"])
-    title = _chapter_title(read_json(tree.release), results["assignment"])
+    release = read_json(tree.release)
+    title = _chapter_title(release, results["assignment"])
     paths = []
     for student in results["students"]:
         path = out / "feedback" / student["student"] / f"{results['assignment']}.html"
-        write_atomic(path, page(student, results, title))
+        executed = read_json(tree.autograded(student["student"]))
+        notebook = path.with_suffix(".ipynb")
+        if executed is not None and release is not None:
+            write_notebook(notebook, student_copy(executed, release))
+        else:
+            notebook.unlink(missing_ok=True)
+        write_atomic(path, page(student, results, title, notebook.name if notebook.exists() else None))
         paths.append(path)
     return paths
 
 
-def page(student: dict[str, Any], results: dict[str, Any], title: str) -> str:
+def student_copy(executed: Notebook, release: Notebook) -> Notebook:
+    """The executed notebook as its author may see it: tests as released, and plain text output of the other cells.
+
+    Student cells ran where no hidden test is, so their output can't hold one; a test's output can.
+    """
+    copied = student_edition(executed, release)
+    outputs = {cell.get("id"): cell.get("outputs", []) for cell in executed["cells"]}
+    for cell in copied["cells"]:
+        cell["metadata"] = {key: value for key, value in cell["metadata"].items() if key in ("nbgrader", "tags")}
+        if cell["cell_type"] == "code" and not is_graded(cell):
+            shown = [_plain_output(output) for output in outputs.get(cell.get("id"), [])]
+            cell["outputs"] = [output for output in shown if output]
+    return copied
+
+
+def page(student: dict[str, Any], results: dict[str, Any], title: str, notebook: str | None = None) -> str:
     """One student's page as HTML text.
 
     Args:
         student: an entry of ``results["students"]``.
         title: of the chapter, as students know it.
+        notebook: name of the executed notebook beside the page.
     """
     return _template().render(
         student=student,
         results=results,
         title=title,
+        notebook=notebook,
         status=STUDENT_STATUS[student["status"]],
         sentence=_sentence,
         points=_points,
@@ -80,6 +113,24 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     return environment.get_template("feedback.html.j2")
+
+
+def _plain_output(output: dict[str, Any]) -> dict[str, Any] | None:
+    """The text of an output as a stream, cut to a length that a person reads; HTML, scripts and images are dropped."""
+    if output["output_type"] == "error":
+        text = f"{output['ename']}: {output['evalue']}"
+    elif output["output_type"] == "stream":
+        text = _joined(output["text"])
+    else:
+        text = _joined(output.get("data", {}).get("text/plain", ""))
+    if not text:
+        return None
+    cut = text if len(text) <= MAX_OUTPUT else f"{text[:MAX_OUTPUT]}\n… ({len(text) - MAX_OUTPUT} more)"
+    return {"output_type": "stream", "name": "stdout", "text": cut}
+
+
+def _joined(text: str | list[str]) -> str:
+    return text if isinstance(text, str) else "".join(text)
 
 
 def _sentence(behaviour: dict[str, Any]) -> tuple[str, str]:
@@ -102,7 +153,7 @@ def _percent(score: float | None, max_score: float) -> int:
 def _chapter_title(release: dict[str, Any] | None, assignment: str) -> str:
     """The first heading of the student's notebook."""
     for cell in (release or {}).get("cells", []):
-        for line in cell["source"].splitlines() if cell["cell_type"] == "markdown" else []:
+        for line in _joined(cell["source"]).splitlines() if cell["cell_type"] == "markdown" else []:
             if line.startswith("# "):
                 return line[2:].strip()
     return assignment

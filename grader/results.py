@@ -130,7 +130,7 @@ def why(student: dict[str, Any]) -> str:
     lost = [b for q in student["questions"] for b in q["behaviours"] if b["score"] != b["max_score"]]
     reasons = [f"{b['title']}: {b['message'] or b['status']}" for b in lost]
     text = " ".join(reasons[0].split()) if reasons else "; ".join(student["notes"])
-    text = text if len(text) <= 160 else text[:159] + "…"
+    text = text if len(text) <= 100 else text[:99] + "…"
     return text + (f" (+{len(reasons) - 1} more)" if len(reasons) > 1 else "")
 
 

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from grader.feedback import BEHAVIOUR_STATUS, STUDENT_STATUS, page, write_feedback
+from grader.feedback import BEHAVIOUR_STATUS, STUDENT_STATUS, page, student_copy, write_feedback
 from grader.model import STUDENT_STATUSES, TEST_STATUSES
 
 RESULTS = {"assignment": "ps1", "release": "1.0", "max_score": 10.0, "sandbox": "bwrap"}
@@ -92,6 +92,15 @@ def test_every_test_status_has_words_in_both_languages(status):
     shown(entry(behaviour(status=status)))
 
 
+def test_the_same_reason_is_told_once():
+    text = shown(entry(behaviour(), behaviour(grade_id="t2", title="another")))
+    assert text.count("expected 3, got 4") == 1 and "原因同上" in text
+
+
+def test_a_step_that_the_message_names_is_not_named_twice():
+    assert shown(entry(behaviour(message="no; 请重读：2.1 leftmost"))).count("2.1 leftmost") == 1
+
+
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"' &amp; {{ 7*7 }}"
 
 
@@ -122,8 +131,8 @@ def outline(text: str) -> list[tuple[str, dict]]:
 
 
 def test_the_page_stands_alone_and_is_small():
-    text = shown(entry(behaviour()))
-    assert not re.search(r"(?:src|href)=|url\(|@import|https?:", text)
+    text = page(entry(behaviour()), RESULTS, "Problem set 1", "ps1.ipynb")
+    assert re.findall(r"(?:src|href)=\S*|url\(|@import|https?:", text) == ['href="ps1.ipynb"']
     assert len(text.encode()) < 8_000
 
 
@@ -151,6 +160,26 @@ def test_text_has_the_contrast_that_wcag_aa_asks_for(theme, ink):
     for paper in ("paper", "card"):
         pair = sorted([luminance(colours[ink]), luminance(colours[paper])])
         assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5
+
+
+def code(grade_id: str, source: str, *outputs: dict, **block) -> dict:
+    metadata = {"nbgrader": {"grade_id": grade_id, "solution": False, "grade": False, "locked": True, **block}}
+    return {"cell_type": "code", "id": grade_id, "metadata": metadata, "source": source, "outputs": list(outputs)}
+
+
+def test_the_students_copy_has_released_tests_without_their_output():
+    secret = {"output_type": "error", "ename": "AssertionError", "evalue": "SECRET 41", "traceback": ["SECRET 41"]}
+    own = {"output_type": "stream", "name": "stdout", "text": "x" * 9000}
+    html = {"output_type": "display_data", "data": {"text/html": "<script>1</script>"}, "metadata": {}}
+    test = code("t", "assert f() == 1\n### BEGIN HIDDEN TESTS\nassert f() == 41", secret, grade=True, points=1)
+    helper = code("h", "def helper(): ...")
+    executed = {"cells": [code("s", "def f(): return 2", own, html, solution=True, locked=False), helper, test]}
+    release = {"cells": [code("h", "def helper(): ..."), code("t", "assert f() == 1", grade=True, points=1)]}
+    copied = student_copy(executed, release)
+    assert [cell["source"] for cell in copied["cells"]] == ["def f(): return 2", "def helper(): ...", "assert f() == 1"]
+    assert copied["cells"][2]["outputs"] == []
+    (output,) = copied["cells"][0]["outputs"]
+    assert output["text"].startswith("xxx") and len(output["text"]) < 6000
 
 
 def test_one_page_per_student(tmp_path):
