@@ -100,6 +100,9 @@ class Opaque:
         return f"<object of type {self.type_name}>"
 
 
+Opaque.__name__ = "object that is no plain value"  # what "'…' object is not subscriptable" will name
+
+
 class Reference:
     """Stands for a function of the student's process, by name. It crosses only into that process."""
 

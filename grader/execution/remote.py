@@ -81,12 +81,9 @@ class MissingName(NameError):
 
 
 def _bases() -> dict[str, type[BaseException]]:
-    found: dict[str, type[BaseException]] = {}
-    for name, value in vars(builtins).items():
-        if isinstance(value, type) and issubclass(value, Exception) and not issubclass(value, AssertionError):
-            if not name.endswith("ExceptionGroup"):
-                found[name] = value
-    return found
+    """The builtin exceptions that may stand for a student's; a group needs arguments that don't cross."""
+    kinds = [v for v in vars(builtins).values() if isinstance(v, type) and issubclass(v, Exception)]
+    return {k.__name__: k for k in kinds if k is not AssertionError and not k.__name__.endswith("ExceptionGroup")}
 
 
 BUILTIN_BASES = _bases()
@@ -207,7 +204,7 @@ class Session:
         """Call ``name`` in the student's process; changed arguments are changed here too."""
         self.values.clear()
         encoded = [codec.encode(a, REQUEST_CAPS, strict=True) for a in (*args, *kwargs.values())]
-        named = list(zip(kwargs, encoded[len(args) :]))
+        named = list(zip(kwargs, encoded[len(args) :], strict=True))
         message = {"op": "call", "name": name, "args": encoded[: len(args)], "kwargs": named}
         size = self.limits.reply + len(codec.dumps(encoded))
         reply = self.request({**message, "size": size}, size)
@@ -259,7 +256,7 @@ def update(old: Any, new: Any) -> Any:
     if type(old) is not type(new):
         return new
     if isinstance(old, list):
-        merged = [update(a, b) for a, b in zip(old, new)] + new[len(old) :]
+        merged = [update(a, b) for a, b in zip(old, new, strict=False)] + new[len(old) :]
         old[:] = merged
     elif isinstance(old, dict):
         merged_dict = {k: update(old[k], v) if k in old else v for k, v in new.items()}
@@ -271,8 +268,8 @@ def update(old: Any, new: Any) -> Any:
     elif isinstance(old, bytearray):
         old[:] = new
     elif isinstance(old, tuple):
-        merged_tuple = tuple(update(a, b) for a, b in zip(old, new)) + new[len(old) :]
-        same = len(old) == len(merged_tuple) and all(a is b for a, b in zip(old, merged_tuple))
+        merged_tuple = tuple(update(a, b) for a, b in zip(old, new, strict=False)) + new[len(old) :]
+        same = len(old) == len(merged_tuple) and all(a is b for a, b in zip(old, merged_tuple, strict=True))
         return old if same else merged_tuple
     elif type(old).__module__ == "numpy" and type(old).__name__ == "ndarray":
         if old.shape != new.shape or old.dtype != new.dtype:

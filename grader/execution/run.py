@@ -13,7 +13,8 @@ from grader.execution.cells import Cells, TestCell, classify, source_of
 from grader.model import Execution, ExecutionRequest, Flag, Notebook, TestOutcome
 
 PRELOADED = ("numpy", "torch")
-GRACE_S = 30.0
+GRACE_S = 5.0
+BEGIN_S = 120.0
 NOT_RUN = {"output_type": "error", "ename": "NotRun", "evalue": "", "traceback": ["NotRun: the test did not run"]}
 VERDICTS = ("passed", "failed", "no_attempt", "error")
 
@@ -43,7 +44,7 @@ def _attempt(request: ExecutionRequest, result: _Result, hung: frozenset[str]) -
     """One trusted process from begin to end. Returns the test at which it had to be ended, or died."""
     child = server.child(_preload(request.notebook))
     phase: str = ""
-    allowed = GRACE_S
+    allowed = BEGIN_S
     reason = ("timed_out", "测试没有在时限内结束 (time limit)")
     try:
         child.begin(request, hung)

@@ -66,6 +66,7 @@ class Student:
         self.patched: list[str] = []
         self.hits: set[str] = set()
         self.forged = 0
+        self.survivors = 0
         self.sandbox: Sandbox | None = None
         self.fork = True
         self.left = request.limits.notebook_s
@@ -96,6 +97,9 @@ class Student:
             except CellStopped as stopped:
                 self._weaken(stopped)
                 self.discard()
+        self.survivors = self.sandbox.others()
+        if self.survivors:
+            self.sandbox.sweep()
         self.fork = self.sandbox.can_fork and self.sandbox.threads() == 1
         self._disk = self.sandbox.disk_state()
 

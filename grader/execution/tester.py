@@ -51,9 +51,7 @@ def run(request: ExecutionRequest, emit: Emit, hung: frozenset[str] = frozenset(
         namespace = TestNamespace(_helper_imports(cells))
         for test in cells.tests:
             if test.grade_id not in hung:
-                replay = START_S + limits.notebook_s
-                emit("phase", test.grade_id, TEST_CALLS * limits.call_s + TEST_S + replay)
-                judged = run_test(context, test, namespace, student, limits.output)
+                judged = run_test(context, test, namespace, student, emit)
                 emit("test", test.index, judged.outcome, judged.outputs)
             namespace.reserved |= test.names
         student.discard()
@@ -73,6 +71,8 @@ def flags(student: Student) -> tuple[Flag, ...]:
     """What looks like tampering. Hints, never part of a score."""
     found = [Flag("runner_patched", what) for what in student.patched]
     found += [Flag("sandbox_limit", what) for what in sorted(student.hits)]
+    if student.survivors:
+        found.append(Flag("sandbox_probe", f"{student.survivors} processes left running by cells"))
     if student.forged:
         found.append(Flag("forged_reply", f"{student.forged} messages that the runner does not send"))
     return tuple(found)
@@ -120,10 +120,12 @@ class Printed(io.StringIO):
 
 
 def run_test(
-    context: verdict.Context, test: TestCell, namespace: TestNamespace, student: Student, cap: int
+    context: verdict.Context, test: TestCell, namespace: TestNamespace, student: Student, emit: Emit
 ) -> verdict.Judged:
     """Run one test against a fresh process and judge it. No exception of the test or of the student leaves."""
-    printed = Printed(cap)
+    limits = student.limits
+    printed = Printed(limits.output)
+    emit("phase", test.grade_id, START_S + limits.notebook_s)  # the cells may have to run again
     try:
         session = student.session(test)
     except Stop as stop:
@@ -131,6 +133,7 @@ def run_test(
     error: BaseException | None = None
     value = None
     namespace.session = session
+    emit("phase", test.grade_id, TEST_CALLS * limits.call_s + TEST_S)
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(Printed(0)):
             value = execute(test, namespace)

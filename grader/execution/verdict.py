@@ -29,6 +29,10 @@ class Context:
         return cell is None or self.attempted.get(cell.grade_id, True)
 
 
+class AuthoringError(Exception):
+    """The test cell itself is at fault."""
+
+
 @dataclass(frozen=True)
 class Judged:
     outcome: TestOutcome
@@ -49,7 +53,7 @@ def judge(
     if error is None and value is not None:
         score = partial_credit(value, test.points)
         if score is None:
-            error = ValueError(
+            error = AuthoringError(
                 f"the test's last line has the value {builtins.repr(value)[:80]}, "
                 f"which is no float or int between 0 and {test.points:g}"
             )
@@ -145,10 +149,18 @@ def _explain(context: Context, test: TestCell, error: BaseException) -> tuple[st
     if isinstance(error, StudentFault):
         where = _where(context, error)
         return "error", f"{error.type_name}: {error.text}{where}", f"你的代码抛出 {error.type_name}{where}"
+    if isinstance(error, AuthoringError):
+        return "error", f"评分单元格「{test.title}」本身有误，请联系教师", "评分单元格本身有误，请联系教师"
     if isinstance(error, AssertionError):
-        return "failed", clean(str(error)) or f"「{test.title}」未通过", "结果与要求不符"
+        return "failed", clean(str(error)) or _failing_line(test, error), "结果与要求不符"
     text = f"检查返回值时出错，通常是返回值的类型或结构不对：{type(error).__name__}: {error}"
     return "failed", clean(text), f"返回值的类型或结构不对 ({type(error).__name__})"
+
+
+def _failing_line(test: TestCell, error: BaseException) -> str:
+    """For an assertion without words: the line itself, which the student can read in the notebook."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith("<test ")]
+    return f"「{test.title}」未通过：{frames[-1].line}" if frames else f"「{test.title}」未通过"
 
 
 def _where(context: Context, error: Any) -> str:

@@ -98,8 +98,8 @@ def _refusal(said: str) -> GraderError:
     cause = f"bubblewrap can't make its namespaces here ({said})"
     if _setting(APPARMOR) == "1":
         remedy = (
-            "AppArmor forbids it (Ubuntu 23.10 and later): `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
-            ", or give /usr/bin/bwrap an AppArmor profile that allows userns"
+            "AppArmor forbids it (Ubuntu 23.10 and later): `sudo sysctl -w "
+            "kernel.apparmor_restrict_unprivileged_userns=0`, or give /usr/bin/bwrap a profile that allows userns"
         )
     elif any(_setting(path) == "0" for path in USERNS):
         remedy = (

@@ -38,6 +38,8 @@ def environment(home: str, executable: str) -> dict[str, str]:
         "TERM": "dumb",
         "MPLBACKEND": "Agg",
         "PYTHONHASHSEED": "0",
+        "PIP_RETRIES": "0",  # without a network `!pip install` would try again for seconds
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
         "KMP_INIT_AT_FORK": "FALSE",

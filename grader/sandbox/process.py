@@ -82,6 +82,10 @@ class Sandbox:
     def _cleanup(self) -> None:
         raise NotImplementedError
 
+    def others(self) -> int:
+        """How many processes live beside the worker."""
+        raise NotImplementedError
+
     def sweep(self) -> bool:
         """End every process but the worker itself; False when that fails."""
         raise NotImplementedError
@@ -244,6 +248,9 @@ class Bubblewrap(Sandbox):
         states = [os.fstatvfs(disk) for disk in self._disks]
         return tuple(n for s in states for n in (s.f_bfree, s.f_ffree))
 
+    def others(self) -> int:
+        return len(processes.descendants(self._first) - {self.pid}) if self._first is not None else 0
+
     def sweep(self) -> bool:
         if self._first is None:
             return False
@@ -319,6 +326,9 @@ class Plain(Sandbox):
     def _setup(self) -> dict[str, Any]:
         limited = os.name == "posix"
         return {"uid": None, "rlimits": rlimits(self.limits, own_processes=False) if limited else {}}
+
+    def others(self) -> int:
+        return len(self._others())
 
     def _others(self) -> list[Any]:
         try:

@@ -129,7 +129,10 @@ class Printed(io.TextIOBase):
 
 
 class Room:
-    """The outputs of one cell. Text above the cap (characters, for the whole notebook) is cut; a flood ends the process."""
+    """The outputs of the running cell.
+
+    Text above the cap (characters, for the whole notebook) is cut; a flood ends the process.
+    """
 
     def __init__(self, cap: int) -> None:
         self.left = cap
@@ -428,7 +431,7 @@ class Integrity:
     @staticmethod
     def same(a: Any, b: Any) -> bool:
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-            return all(x is y for x, y in zip(a, b))
+            return all(x is y for x, y in zip(a, b, strict=True))
         return a is b
 
     def hooks(self) -> list[str]:
@@ -527,7 +530,7 @@ class Worker:
         before = {n: ns[n] for n in names if n in ns}
         error = self.run(source)
         fresh = {n: ns[n] for n in names if n in ns and (error is None or ns[n] is not before.get(n))}
-        self.ever.update(names)
+        self.ever.update(n for n in names if n in ns)
         self.bindings[key] = fresh
         self.wire.send({"done": key, "outputs": self.room.take(), "error": error})
 
@@ -540,7 +543,23 @@ class Worker:
         return None if error is None else describe(error)
 
     def on_finish(self, message: dict[str, Any], fds: list[int]) -> None:
-        self.wire.send({"finished": self.integrity.findings()})
+        findings = self.integrity.findings()
+        with contextlib.suppress(Exception):
+            self.stop_background()
+        self.wire.send({"finished": findings})
+
+    def stop_background(self) -> None:
+        """End the thread that %%bash and its like leave behind: a process with one thread can be forked."""
+        import threading
+
+        for magics in list(self.shell.magics_manager.registry.values()):
+            loop = getattr(magics, "event_loop", None)
+            if loop is not None:
+                loop.call_soon_threadsafe(loop.stop)
+                magics.event_loop = None
+        for thread in threading.enumerate():
+            if "run_forever" in thread.name:
+                thread.join(1.0)
 
     def on_test(self, message: dict[str, Any], fds: list[int]) -> None:
         (fd,) = fds
@@ -611,7 +630,7 @@ class Worker:
         except BaseException as e:
             reply = {"error": describe(e)}
         after = [self.encoded(a, caps) for a in given]
-        changed = [[i, a] for i, (a, b) in enumerate(zip(after, before)) if a != b]
+        changed = [[i, a] for i, (a, b) in enumerate(zip(after, before, strict=True)) if a != b]
         self.reply(message, {**reply, "changed": changed}, size)
 
     def reply(self, message: dict[str, Any], reply: dict[str, Any], size: int) -> None:

@@ -1,0 +1,353 @@
+"""Guards the sandbox: what student code can see, reach and use up, and that nothing of it is left afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grader import sandbox
+from grader.errors import GraderError
+from grader.model import Limits
+from grader.sandbox import command, process, processes, seccomp
+from grader.tests.execution_support import extra, graded, outcome, output_text, run, solution, statuses
+
+pytestmark = pytest.mark.sandbox
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = (solution("def double(x):\n    return 2 * x\n", "good"), graded("assert double(2) == 4", "good_test"))
+
+
+def said(source: str, limits: Limits) -> str:
+    """What a cell prints in the sandbox."""
+    return output_text(run(extra(source), limits=limits), 0)
+
+
+@pytest.fixture(scope="class")
+def box():
+    with sandbox.start(Limits(), "bwrap") as started:
+        yield started
+
+
+def ask(box, source: str) -> str:
+    deadline = time.monotonic() + 30
+    box.channel.send({"op": "cell", "key": "0", "role": "given", "source": source}, deadline)
+    reply = box.channel.receive(deadline, 1 << 20)
+    return "".join(o.get("text") or "" for o in reply["outputs"]) + str((reply["error"] or {}).get("type", ""))
+
+
+def test_this_machine_has_a_sandbox():
+    assert sandbox.problem() is None
+
+
+class TestWhatCodeSees:
+    @pytest.mark.parametrize("path", [ROOT, ROOT / "grader", Path.home(), "/home", "/root", "/mnt", "/srv", "/sys"])
+    def test_no_course_and_no_home(self, box, path):
+        # The folders above the interpreter exist, and hold nothing but the way to it.
+        listed = ask(
+            box, f"import os\nprint([n for n in os.listdir({str(path)!r})] if os.path.exists({str(path)!r}) else [])"
+        )
+        names = set(eval(listed))
+        allowed = {
+            Path(p).relative_to(path).parts[0]
+            for p in command.visible_paths()
+            if Path(p).is_relative_to(path) and p != str(path)
+        }
+        assert names <= allowed
+
+    def test_the_environment_tells_nothing(self, box):
+        os.environ["NBGRADER_EXECUTION"] = "autograde"
+        try:
+            names = ask(box, "import os\nprint(*sorted(os.environ))").split()
+        finally:
+            del os.environ["NBGRADER_EXECUTION"]
+        ipython = {"PAGER", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "GIT_PAGER", "COLUMNS", "LINES"}
+        assert set(names) <= set(command.environment("", "/x/python")) | ipython | {"PWD", "LC_CTYPE"}
+
+    def test_only_its_own_processes(self, box):
+        assert len(ask(box, "import os\nprint(*[n for n in os.listdir('/proc') if n.isdigit()])").split()) <= 3
+
+    def test_no_source_of_the_grader_in_memory_or_arguments(self, box):
+        found = ask(
+            box, "import sys\nprint([m for m in sys.modules if m.startswith(('grader', 'nbgrader'))], sys.argv)"
+        )
+        assert found.strip() == "[] ['']"
+
+    @pytest.mark.parametrize(
+        "path", ["/", "/etc", "/usr", "/dev", "/run", "/run/runner", "/proc/sys/kernel", sys.prefix]
+    )
+    def test_nothing_is_writable_but_the_temporary_folder(self, box, path):
+        assert ask(box, f"open({path + '/x'!r}, 'w')") in ("OSError", "PermissionError", "FileNotFoundError")
+
+    def test_work_and_home_are_writable_and_empty(self, box):
+        source = (
+            "import os\nprint(os.getcwd(), os.listdir('.'))\nopen('a', 'w')\nopen(os.path.expanduser('~/b'), 'w')\n"
+        )
+        assert ask(box, source + "os.remove('a')") == f"{command.WORK} []\n"
+
+    def test_it_is_nobody_and_cannot_become_somebody(self, box):
+        assert "0" not in ask(box, "import os\nprint(*{*os.getresuid(), *os.getresgid()}, *os.getgroups())").split()
+        assert ask(box, "os.setuid(0)") == "PermissionError"
+        status = ask(box, "print(open('/proc/self/status').read())")
+        assert "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
+
+
+class TestWhatCodeReaches:
+    def test_no_listener_of_the_host(self, box):
+        import socket
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            assert (
+                ask(box, f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 2)")
+                == "ConnectionRefusedError"
+            )
+
+    @pytest.mark.parametrize("address", ["('192.0.2.1', 80)", "('2001:db8::1', 80)"])
+    def test_no_network(self, box, address):
+        assert ask(box, f"import socket\nsocket.create_connection({address}, 2)") in ("OSError", "TimeoutError")
+
+    @pytest.mark.parametrize("family", [3, 4, 9, 15, 17, 21, 29, 31, 38, 40, 44])
+    def test_no_other_kind_of_socket(self, box, family):
+        assert ask(box, f"import socket\nsocket.socket({family}, socket.SOCK_RAW)") in ("PermissionError", "OSError")
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            "libc.unshare(0x10000000)",
+            "libc.mount(b'x', b'/tmp', b'tmpfs', 0, None)",
+            "libc.ptrace(16, 1, 0, 0)",
+            "libc.syscall(321, 0, 0, 0)",
+            "libc.syscall(425, 1, 0)",
+        ],
+    )
+    def test_calls_that_reach_around_the_namespaces_are_refused(self, box, call):
+        assert (
+            ask(box, f"import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nprint({call}, ctypes.get_errno())")
+            == "-1 1\n"
+        )
+
+    def test_the_first_process_of_the_sandbox_cannot_be_killed_from_inside(self, box):
+        ask(box, "import os, signal\nos.kill(1, signal.SIGKILL)")
+        assert ask(box, "print('alive')") == "alive\n"
+
+
+BOMBS = {
+    "memory": ("xs = []\n    while True: xs.append(bytearray(10**7))", {"crashed"}),
+    "memory in one go": ("return len(bytearray(10**11))", {"crashed"}),
+    "memory of children": (
+        "import os, time\n    for _ in range(8):\n        if os.fork() == 0:\n"
+        "            x = b'x' * (10**8)\n            time.sleep(60)\n    time.sleep(60)",
+        {"crashed"},
+    ),
+    "forks": (
+        "import os\n    while True:\n        try: os.fork()\n        except OSError: pass",
+        {"limit", "timed_out"},
+    ),
+    "threads": (
+        "import threading, time\n    while True:\n"
+        "        try: threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n"
+        "        except RuntimeError: pass",
+        {"limit", "timed_out"},
+    ),
+    "output": ("while True: print('x' * 1000)", {"limit"}),
+    "a big reply": ("return 'x' * 10**7", {"limit"}),
+    "a big file": ("open('f', 'wb').write(bytes(10**8))", {"error"}),
+    "disk": (
+        "for i in range(10**6):\n        with open(f'f{i}', 'wb') as f: f.write(bytes(10**6))",
+        {"error"},
+    ),
+    "files": ("for i in range(10**7): open(f'f{i}', 'w').close()", {"limit"}),
+    "open files": ("return [open('/dev/null') for _ in range(10**4)]", {"error"}),
+    "recursion": (
+        "import sys\n    sys.setrecursionlimit(10**9)\n    def g(x): return g([x])\n    return g(1)",
+        {"crashed", "timed_out"},
+    ),
+    "a loop": ("while True: pass", {"timed_out"}),
+    "a loop in C": ("return sum(iter(int, 1))", {"timed_out"}),
+    "sleep with signals ignored": (
+        "import signal, time\n    for s in range(1, 65):\n        try: signal.signal(s, signal.SIG_IGN)\n"
+        "        except (OSError, ValueError): pass\n    time.sleep(99)",
+        {"timed_out"},
+    ),
+    "depth": ("x = []\n    for _ in range(10**5): x = [x]\n    return x", {"limit"}),
+}
+SMALL = Limits(cell_s=4, call_s=3, notebook_s=30, cpu_s=30, memory=400 << 20, tmpfs=32 << 20, processes=40)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_costs_its_own_question_only_and_leaves_nothing(name):
+    body, allowed = BOMBS[name]
+    done = run(
+        solution(f"def bomb():\n    {body}\n"),
+        graded("bomb()", "bomb_test"),
+        graded("bomb()", "bomb_again"),
+        *GOOD,
+        limits=SMALL,
+    )
+    assert {outcome(done, "bomb_test").status, outcome(done, "bomb_again").status} <= allowed
+    assert outcome(done, "good_test").status == "passed"
+    assert_nothing_is_left()
+    if allowed == {"limit"}:
+        assert "sandbox_limit" in {f.kind for f in done.flags}
+
+
+def test_a_bomb_in_a_cell_costs_that_cell_only():
+    for body in (
+        "while True: print('x' * 1000)",
+        "xs = []\nwhile True: xs.append(bytearray(10**7))",
+        "while True: pass",
+    ):
+        done = run(extra(body), *GOOD, limits=SMALL)
+        assert statuses(done) == ["passed"] and done.status == "graded"
+    assert_nothing_is_left()
+
+
+def test_processes_that_a_student_starts_do_not_survive():
+    source = (
+        "import subprocess, sys\n"
+        "def f():\n"
+        "    subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'], start_new_session=True)\n"
+        "    return 1\n"
+        "f()\n"
+    )
+    done = run(solution(source), graded("assert f() == 1"), graded("assert f() == 1", "t2"))
+    assert statuses(done) == ["passed", "passed"]
+    assert_nothing_is_left()
+
+
+def assert_nothing_is_left() -> None:
+    """No bubblewrap below this process, and no process of a sandbox's users."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        left = [p for p in psutil.Process().children(recursive=True) if p.name() == "bwrap"]
+        left += [p for p in psutil.process_iter(["cmdline"]) if "time.sleep(99)" in " ".join(p.info["cmdline"] or ())]
+        if not left:
+            return
+        time.sleep(0.05)
+    raise AssertionError(left)
+
+
+def test_the_process_ends_with_whoever_started_it(tmp_path):
+    program = (
+        "import sys, time\nfrom grader import sandbox\nfrom grader.model import Limits\n"
+        "box = sandbox.start(Limits(), 'bwrap')\nprint(box.pid, flush=True)\ntime.sleep(99)\n"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    pid = int(starter.stdout.readline())
+    assert psutil.pid_exists(pid)
+    starter.kill()
+    starter.wait()
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(pid)
+
+
+def test_close_ends_everything_inside():
+    box = sandbox.start(Limits(), "bwrap")
+    ask(box, "import subprocess\nfor _ in range(5): subprocess.Popen(['sleep', '77'], start_new_session=True)")
+    inside = processes.descendants(box._first)
+    assert len(inside) >= 6
+    box.close()
+    assert not any(psutil.pid_exists(pid) for pid in inside)
+    assert box.process.returncode is not None
+
+
+def readable_python() -> str | None:
+    """A Python that an ordinary user can start, with this Python's packages."""
+    same = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    found = shutil.which(same, path="/usr/bin:/usr/local/bin")
+    return found
+
+
+@pytest.mark.skipif(
+    os.geteuid() == 0 and readable_python() is None, reason="root here, and no Python that an ordinary user can start"
+)
+def test_an_ordinary_user_gets_a_sandbox_too():
+    program = (
+        "import sys\nsys.path[:0] = sys.argv[1:]\n"
+        "from grader.tests.test_sandbox import ordinary\nordinary()\nprint('ordinary user: fine')\n"
+    )
+    if os.geteuid() == 0:
+        start = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", readable_python(), "-c", program]
+    else:
+        start = [sys.executable, "-c", program]
+    paths = [str(ROOT), *command.package_paths()]
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([*start, *paths], env=env, capture_output=True, text=True, timeout=120, cwd="/")
+    assert "ordinary user: fine" in done.stdout, done.stderr
+
+
+def ordinary() -> None:
+    """Run as an ordinary user: a sandbox with a user namespace, its limits, and an execution."""
+    assert os.geteuid() != 0 and sandbox._probe() == "user"
+    with sandbox.start(SMALL, "bwrap") as box:
+        assert ask(box, "import os\nprint(os.getuid(), os.path.exists('/home'))") == "1000 False\n"
+        assert ask(box, "open('/etc/x', 'w')") == "OSError"
+        assert ask(box, "import socket\nsocket.create_connection(('192.0.2.1', 80), 2)") == "OSError"
+    done = run(
+        solution(f"def double(x):\n    return 2 * x\ndef bomb():\n    {BOMBS['forks'][0]}\n"),
+        graded("bomb()", "bomb"),
+        graded("assert double(2) == 4"),
+        limits=SMALL,
+    )
+    assert outcome(done).status == "passed" and outcome(done, "bomb").status in ("limit", "timed_out")
+
+
+class TestRefusal:
+    @pytest.fixture(autouse=True)
+    def fresh(self):
+        sandbox._probe.cache_clear()
+        yield
+        sandbox._probe.cache_clear()
+
+    def test_no_bubblewrap(self, monkeypatch):
+        monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
+        found = sandbox.problem()
+        assert "apt install bubblewrap" in found.remedy and "--unsafe-no-sandbox" in found.remedy
+        with pytest.raises(GraderError, match="isn't installed"):
+            sandbox.start(Limits(), "bwrap")
+
+    def test_no_linux(self, monkeypatch):
+        monkeypatch.setattr(sandbox.sys, "platform", "darwin")
+        assert "needs Linux" in sandbox.problem().cause and "WSL2" in sandbox.problem().remedy
+
+    def test_apparmor(self, monkeypatch, tmp_path):
+        setting = tmp_path / "restrict"
+        setting.write_text("1\n")
+        monkeypatch.setattr(sandbox, "APPARMOR", setting)
+        monkeypatch.setattr(sandbox, "_try", lambda mode: "bwrap: setting up uid map: Permission denied")
+        found = sandbox.problem()
+        assert "apparmor_restrict_unprivileged_userns=0" in found.remedy and "uid map" in found.cause
+
+    def test_user_namespaces_switched_off(self, monkeypatch, tmp_path):
+        setting = tmp_path / "clone"
+        setting.write_text("0\n")
+        monkeypatch.setattr(sandbox, "USERNS", (setting,))
+        monkeypatch.setattr(sandbox, "_try", lambda mode: "No permissions to create new namespace")
+        assert "unprivileged_userns_clone=1" in sandbox.problem().remedy
+
+    def test_anything_else_is_told_in_bubblewraps_words(self, monkeypatch):
+        monkeypatch.setattr(sandbox.shutil, "which", lambda name: "/bin/false")
+        monkeypatch.setattr(command.shutil, "which", lambda name: "/bin/false")
+        assert "exit code 1" in sandbox.problem().cause
+
+
+def test_filters_exist_for_both_common_machines_and_only_for_them():
+    assert seccomp.program("x86_64") != seccomp.program("aarch64")
+    assert seccomp.program("riscv64") is None
+    assert len(seccomp.program("x86_64")) % 8 == 0
+
+
+def test_the_limits_reach_the_process():
+    limits = Limits(cpu_s=33, open_files=99, file_size=1 << 20, address_space=3 << 30, processes=55)
+    names = ("CPU", "NOFILE", "FSIZE", "AS", "CORE")
+    shown = said(f"import resource as r\nprint([r.getrlimit(getattr(r, 'RLIMIT_' + n)) for n in {names}])", limits)
+    assert eval(shown) == [(33, 38), (99, 99), (1 << 20, 1 << 20), (3 << 30, 3 << 30), (0, 0)]
+    assert process.rlimits(limits, own_processes=True)["RLIMIT_NPROC"] == (55, 55)
