@@ -1,4 +1,4 @@
-"""Guards the set-up: one list of dependencies, a Makefile that explains itself, clear words when something is missing."""
+"""Guards the set-up: one list of dependencies, a Makefile that explains itself, clear words when something lacks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def test_every_make_target_is_phony():
 
 
 def run_bootstrap_function(code: str, path: str) -> subprocess.CompletedProcess:
-    code = f"import sys; sys.path.insert(0, {str(BOOTSTRAP.parent)!r}); import bootstrap, os; os.geteuid = lambda: 1000; {code}"
+    head = f"import sys; sys.path.insert(0, {str(BOOTSTRAP.parent)!r}); import bootstrap, os; os.geteuid = lambda: 1000"
+    code = f"{head}; {code}"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PATH": path})
 
 
@@ -73,7 +74,8 @@ def test_an_old_python_is_told_so():
 
 def test_no_path_of_a_developers_machine_and_no_registry_host_in_the_repo():
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
-    forbidden = re.compile(r"/home/[a-z]+/|/root/|/Users/[A-Za-z]+/|files\.pythonhosted|pypi\.org|download\.pytorch\.org")
+    homes, hosts = r"/home/[a-z]+/|/root/|/Users/[A-Za-z]+/", r"files\.pythonhosted|pypi\.org|download\.pytorch\.org"
+    forbidden = re.compile(f"{homes}|{hosts}")
     hits = []
     for name in filter(None, listed.split("\0")):
         path = ROOT / name
