@@ -1124,21 +1124,21 @@ GPU_ATOL = GPU_RTOL = 2e-2
 #
 # **工具一：统计与判定。** 判定只有三种：`faster`、`tie`、`slower`。区间必须整个越过噪声带。噪声带取 5% 和 A/A 对照偏差中较大的一个。
 
-# %% slug="exp-imports" include="assets/cells/exp_imports.py" tags=["experiment"]
+# %% 共用：导入 slug="exp-imports" include="assets/cells/exp_imports.py" tags=["experiment"]
 
-# %% slug="exp-statistics" include="assets/cells/exp_statistics.py" tags=["experiment"]
+# %% 共用：统计量 slug="exp-statistics" include="assets/cells/exp_statistics.py" tags=["experiment"]
 
-# %% slug="exp-verdict" include="assets/cells/exp_verdict.py" tags=["experiment"]
+# %% 共用：区间、噪声带与判定 slug="exp-verdict" include="assets/cells/exp_verdict.py" tags=["experiment"]
 
 # %% [markdown] slug="step-5-tools-timing"
 # **工具二：配对计时。** GPU 是异步的，所以计时前后都要同步；还要先冲掉 L2 缓存，否则第二次调用会占便宜。CPU 上缓存是热的，结果文件会写明这一点。
 # 每测完一轮（eager，compiled），接着测一轮（eager，eager）。后一轮就是 A/A 对照：它本该等于 1，偏多少就是噪声多大。
 
-# %% slug="exp-timing" include="assets/cells/exp_timing.py" tags=["experiment"]
+# %% 共用：同步与线程 slug="exp-timing" include="assets/cells/exp_timing.py" tags=["experiment"]
 
-# %% slug="exp-pairs" include="assets/cells/exp_pairs.py" tags=["experiment"]
+# %% 共用：成对计时 slug="exp-pairs" include="assets/cells/exp_pairs.py" tags=["experiment"]
 
-# %% slug="exp-measure" include="assets/cells/exp_measure.py" tags=["experiment"]
+# %% 共用：配对比较 slug="exp-measure" include="assets/cells/exp_measure.py" tags=["experiment"]
 
 # %% [markdown] slug="step-5-tools-evidence"
 # **工具三：编译与证据。** 证据分三级：
@@ -1152,36 +1152,36 @@ GPU_ATOL = GPU_RTOL = 2e-2
 # 最后一格要小心。CPU 上的 kernel 名（例如 `cpp_fused_add_mean_mul_pow_rsqrt_0`）只列出里面有哪些算子。
 # 不同的写法可以得到同一个名字，所以光看名字不能证明哪个模式被融合了。
 
-# %% slug="exp-compile" include="assets/cells/exp_compile.py" tags=["experiment"]
+# %% 共用：重新编译 slug="exp-compile" include="assets/cells/exp_compile.py" tags=["experiment"]
 
-# %% slug="exp-evidence" include="assets/cells/exp_evidence.py" tags=["experiment"]
+# %% 共用：kernel 证据 slug="exp-evidence" include="assets/cells/exp_evidence.py" tags=["experiment"]
 
 # %% [markdown] slug="step-5-tools-row"
 # **工具四：测一个形状。** 显存要看“多出来的部分”：总峰值里还有权重和输入。编译时间单独记；`break_even_calls` 是要调用多少次才能把编译的时间赚回来。
 
-# %% slug="exp-numerics" include="assets/cells/exp_numerics.py" tags=["experiment"]
+# %% 共用：数值误差与显存 slug="exp-numerics" include="assets/cells/exp_numerics.py" tags=["experiment"]
 
-# %% slug="exp-shape" include="assets/cells/exp_shape.py" tags=["experiment"]
+# %% 共用：首次调用 slug="exp-shape" include="assets/cells/exp_shape.py" tags=["experiment"]
 
-# %% slug="exp-row" include="assets/cells/exp_row.py" tags=["experiment"]
+# %% 共用：一个形状的完整测量 slug="exp-row" include="assets/cells/exp_row.py" tags=["experiment"]
 
 # %% [markdown] slug="step-5-tools-report"
 # **工具五：决策与结果文件。** `decide_from_rows` 就是 5.4 那张决策表。它只看数据，不测量，所以可以用手写的数据检验。
 # 结果先写进临时文件，再改名；写到一半断电，旧文件还在。
 
-# %% slug="exp-decide" include="assets/cells/exp_decide.py" tags=["experiment"]
+# %% 共用：决策 slug="exp-decide" include="assets/cells/exp_decide.py" tags=["experiment"]
 
-# %% slug="exp-summary" include="assets/cells/exp_summary.py" tags=["experiment"]
+# %% 共用：汇总 slug="exp-summary" include="assets/cells/exp_summary.py" tags=["experiment"]
 
-# %% slug="exp-hardware" include="assets/cells/exp_hardware.py" tags=["experiment"]
+# %% 共用：硬件说明 slug="exp-hardware" include="assets/cells/exp_hardware.py" tags=["experiment"]
 
-# %% slug="exp-report" include="assets/cells/exp_report.py" tags=["experiment"]
+# %% 共用：拼成结果 slug="exp-report" include="assets/cells/exp_report.py" tags=["experiment"]
 
-# %% slug="exp-mode" include="assets/cells/exp_mode.py" tags=["experiment"]
+# %% 共用：运行模式 slug="exp-mode" include="assets/cells/exp_mode.py" tags=["experiment"]
 
-# %% slug="exp-file" include="assets/cells/exp_file.py" tags=["experiment"]
+# %% 共用：安全地写文件 slug="exp-file" include="assets/cells/exp_file.py" tags=["experiment"]
 
-# %% slug="exp-matrix" include="assets/cells/exp_matrix.py" tags=["experiment"]
+# %% 共用：逐个形状测量 slug="exp-matrix" include="assets/cells/exp_matrix.py" tags=["experiment"]
 
 # %% [markdown] slug="step-5-workloads"
 # **两种负载（workloads）。** 第一种是 `ResidualSwiGLU`，它有两个大矩阵乘：
@@ -1284,16 +1284,16 @@ else:
 #
 # 下面几格只读文件，从不测量。图也只从保存好的 JSON 画。这样，别人拿到你的文件，能看到跟你一模一样的数字和图。
 
-# %% slug="exp-reader" include="assets/cells/exp_reader.py" tags=["reader"]
+# %% 共用：读结果 slug="exp-reader" include="assets/cells/exp_reader.py" tags=["reader"]
 
 # %% slug="step-5-read" tags=["reader"]
 print_report(newest_result(GPU_RESULT_PATH))
 print("-" * 20)
 print_report(newest_result(GPU_RESULT_PATH, "chain"))
 
-# %% slug="exp-plot" include="assets/cells/exp_plot.py" tags=["plot"]
+# %% 共用：画时间与加速比 slug="exp-plot" include="assets/cells/exp_plot.py" tags=["plot"]
 
-# %% slug="exp-figure" include="assets/cells/exp_figure.py" tags=["plot"]
+# %% 共用：画一份结果 slug="exp-figure" include="assets/cells/exp_figure.py" tags=["plot"]
 
 # %% [markdown] slug="step-5-plot-swiglu"
 # **怎么读图。** 左图是每次调用的时间，两个轴都是对数轴：实线是中位数，虚线是 P95。右图是加速比，大于 1 表示编译后更快。
