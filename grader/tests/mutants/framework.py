@@ -203,6 +203,9 @@ def load(name: str) -> Chapter:
         source = cell.source
         if "include" in meta:
             source = (ROOT / meta["include"]).read_text(encoding="utf-8")
+        if "sample" in meta:  # the build adds this line
+            recorded = (ROOT / meta["sample"]).read_text(encoding="utf-8")
+            source += f"\nRECORDED_SAMPLE = json.loads({recorded!r})"
         cells.append(
             Cell(
                 kind=_kind(grading),
