@@ -103,7 +103,8 @@ def probe_environment():
         free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # 主机内存
     else:
         free_bytes = None
-    return {"cuda": cuda, "compile": can_compile, "cxx": cxx, "torch_version": torch.__version__, "free_bytes": free_bytes}
+    found = {"cuda": cuda, "compile": can_compile, "cxx": cxx}
+    return found | {"torch_version": torch.__version__, "free_bytes": free_bytes}
 
 
 # %% 看看你的机器 slug="probe-run" tags=["experiment", "nbval-ignore-output"]
@@ -195,7 +196,9 @@ def test_gpu_tier():
     for (cuda, can_compile, cxx), want, cause in cases:
         probe = {"cuda": cuda, "compile": can_compile, "cxx": cxx, "torch_version": "2.13.0", "free_bytes": 1 << 30}
         got = classify_environment(probe)
-        assert isinstance(got, dict) and "tier" in got, f"期望得到含 'tier' 的字典，得到 {got!r}。重读 TODO 1 的输出一栏。"
+        assert isinstance(got, dict) and "tier" in got, (
+            f"期望得到含 'tier' 的字典，得到 {got!r}。重读 TODO 1 的输出一栏。"
+        )
         assert got["tier"] == want, (
             f"cuda={cuda}, compile={can_compile}, cxx={cxx}：期望档位 {want!r}，得到 {got['tier']!r}。"
             f"可能的原因：{cause}。重读 2.1。"
@@ -238,7 +241,9 @@ def test_blocked():
     ]
     for (cuda, can_compile, cxx), want, cause in cases:
         got = classify_environment({"cuda": cuda, "compile": can_compile, "cxx": cxx})["blocked"]
-        assert isinstance(got, list), f"期望 blocked 是列表，得到 {type(got).__name__}：{got!r}。重读 TODO 1 的输出一栏。"
+        assert isinstance(got, list), (
+            f"期望 blocked 是列表，得到 {type(got).__name__}：{got!r}。重读 TODO 1 的输出一栏。"
+        )
         assert got == want, (
             f"cuda={cuda}, compile={can_compile}, cxx={cxx}：期望 blocked = {want}，得到 {got}。"
             f"可能的原因：{cause}。重读 2.2。"
@@ -254,18 +259,23 @@ def test_probe_input():
     try:
         got = classify_environment({})
     except KeyError as error:
-        raise AssertionError(f"期望空的 probe 得到 {nothing}，却出现 KeyError {error}。缺少的键当作 False。重读 2.3。") from None
+        raise AssertionError(
+            f"期望空的 probe 得到 {nothing}，却出现 KeyError {error}。缺少的键当作 False。重读 2.3。"
+        ) from None
     assert got == nothing, f"空的 probe：期望 {nothing}，得到 {got}。可能的原因：把缺少的键当成了 True。重读 2.3。"
     probe = {"compile": True, "cxx": True, "torch_version": "2.13.0+cu130", "free_bytes": 0}
     before = dict(probe)
     got, want = classify_environment(probe), {"tier": "cpu_compile", "blocked": ["no_cuda"]}
     assert got == want, f"probe = {before}：期望 {want}，得到 {got}。版本号和空闲字节数只作记录，不影响档位。重读 2.3。"
-    assert probe == before, f"传入的 probe 被改成了 {probe}，期望保持 {before}。用 get 读取，不要 pop 或赋值。重读 2.3。"
+    assert probe == before, (
+        f"传入的 probe 被改成了 {probe}，期望保持 {before}。用 get 读取，不要 pop 或赋值。重读 2.3。"
+    )
 
 
 test_probe_input()
 
 # %% 全部组合 todo=1 step="2.1 至 2.3" nbgrader={"grade": true, "grade_id": "todo1_all", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：评分时检查「全部组合」
 ### BEGIN HIDDEN TESTS
 def hidden_test_all_combinations():
     wanted = {
@@ -280,7 +290,8 @@ def hidden_test_all_combinations():
     }
     for (cuda, can_compile, cxx), (tier, blocked) in wanted.items():
         for version, free_bytes in (("2.6.0", None), ("2.14.0+cpu", 0), ("2.13.0+cu130", 140 << 30)):
-            probe = {"free_bytes": free_bytes, "torch_version": version, "cxx": cxx, "compile": can_compile, "cuda": cuda}
+            probe = {"free_bytes": free_bytes, "torch_version": version}
+            probe.update(cxx=cxx, compile=can_compile, cuda=cuda)
             got = classify_environment(probe)
             want = {"tier": tier, "blocked": blocked}
             assert got == want, f"probe={probe}：期望 {want}，得到 {got}。重读 2.1 至 2.3。"
@@ -409,7 +420,10 @@ def test_rank():
     ]
     for values, num, den, want, cause in cases:
         got = nearest_rank(list(values), num, den)
-        assert got in values, f"nearest_rank({values}, {num}, {den})：期望 {want}，得到 {got!r}，它不是样本之一。最近秩法不插值。重读 3.1。"
+        assert got in values, (
+            f"nearest_rank({values}, {num}, {den})：期望 {want}，得到 {got!r}，它不是样本之一。"
+            "最近秩法不插值。重读 3.1。"
+        )
         assert got == want, (
             f"nearest_rank({values}, {num}, {den})：期望 {want}，得到 {got}。可能的原因：{cause}。重读 3.1。"
         )
@@ -457,7 +471,9 @@ def test_bad_values():
             continue
         except (ArithmeticError, LookupError, TypeError) as error:
             got = f"{type(error).__name__}: {error}"
-        raise AssertionError(f"nearest_rank({values}, {num}, {den})：期望 ValueError，得到 {got}。原因：{cause}。重读 3.3。")
+        raise AssertionError(
+            f"nearest_rank({values}, {num}, {den})：期望 ValueError，得到 {got}。原因：{cause}。重读 3.3。"
+        )
 
 
 test_bad_values()
@@ -467,12 +483,16 @@ test_bad_values()
 def test_values_unchanged():
     values = [3, 1, 2]
     nearest_rank(values, 1, 2)
-    assert values == [3, 1, 2], f"传入的列表应当保持 [3, 1, 2]，却成了 {values}。可能的原因：values.sort() 就地排序；用 sorted(values)。重读 3.3。"
+    assert values == [3, 1, 2], (
+        f"传入的列表应当保持 [3, 1, 2]，却成了 {values}。"
+        "可能的原因：values.sort() 就地排序；用 sorted(values)。重读 3.3。"
+    )
 
 
 test_values_unchanged()
 
 # %% 与定义逐一比较 todo=2 step="3.1 至 3.3" nbgrader={"grade": true, "grade_id": "todo2_definition", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：评分时检查「与定义逐一比较」
 ### BEGIN HIDDEN TESTS
 def hidden_test_definition():
     import math
@@ -480,7 +500,8 @@ def hidden_test_definition():
 
     for n in (1, 2, 3, 7, 30, 59, 100, 120):
         values = [((i * 37) % n if n % 37 else i) - n // 2 for i in range(n)]
-        for num, den in ((1, 1000), (1, 3), (1, 2), (2, 3), (9, 10), (55, 100), (95, 100), (99, 100), (999, 1000), (1, 1)):
+        ratios = ((1, 1000), (1, 3), (1, 2), (2, 3), (9, 10), (55, 100), (95, 100), (99, 100), (999, 1000), (1, 1))
+        for num, den in ratios:
             rank = math.ceil(Fraction(num * n, den))
             want = sorted(values)[rank - 1]
             got = nearest_rank(list(values), num, den)
@@ -537,7 +558,8 @@ ROW_SPEC = {
 REPORT_SPEC = {
     "schema_version": "string", "semantic_id": "string", "profile_id": "string", "run_label": "string",
     "workload": {
-        "token_counts": ["integer"], "hidden_size": "integer", "dtype": "string", "warmup": "integer", "repeats": "integer",
+        "token_counts": ["integer"], "hidden_size": "integer", "dtype": "string",
+        "warmup": "integer", "repeats": "integer",
     },
     "hardware": {"device": "string", "torch_version": "string", "cuda": (None, "string")},
     "candidate_matrix": [ROW_SPEC],
@@ -647,34 +669,31 @@ def validate_report(report):
 
 # %% 好文件没有问题，多出的键不算问题 todo=3 step="4.3 问题写成路径" nbgrader={"grade": true, "grade_id": "todo3_good", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 import copy
+import json
 
 
-def good_path():
-    return {"median_ms": 0.5, "p95_ms": 1, "peak_allocated_bytes": None}
-
-
-def good_row(token_count):
-    return {
-        "token_count": token_count, "output_close": True, "graph_count": 1, "graph_break_count": 0,
-        "gpu_operator_keys": ["add"], "eager": good_path(), "compiled": good_path(), "speedup": 1.0,
-    }
-
-
+PATH = {"median_ms": 0.5, "p95_ms": 1, "peak_allocated_bytes": None}
+ROW = {"token_count": 1, "output_close": True, "graph_count": 1, "graph_break_count": 0, "gpu_operator_keys": ["add"]}
+ROW.update(eager=PATH, compiled=PATH, speedup=1.0)
 GOOD_REPORT = {
     "schema_version": "inference-mechanism-gpu/v2", "semantic_id": "INF-EXECUTION-DISPATCH",
     "profile_id": "INF-CUDA-MECHANISM", "run_label": "default",
     "workload": {"token_counts": [1, 32], "hidden_size": 1024, "dtype": "float32", "warmup": 10, "repeats": 30},
     "hardware": {"device": "test CPU", "torch_version": "2.13.0", "cuda": None},
-    "candidate_matrix": [good_row(1), good_row(32)],
+    "candidate_matrix": [ROW, {**ROW, "token_count": 32}],
     "summary": {"correctness_passed": True, "captured_without_breaks": True, "faster_cases": 0, "total_cases": 2},
     "failure": None, "evidence_level": "local_mechanism_benchmark", "decision": "tune_or_fallback",
 }
+GOOD_REPORT = json.loads(json.dumps(GOOD_REPORT))  # 各行不再共用同一个 PATH
 
 
 def test_good_report():
     got = validate_report(GOOD_REPORT)
     assert isinstance(got, list), f"期望返回列表，得到 {type(got).__name__}：{got!r}。重读 TODO 3 的输出一栏。"
-    assert got == [], f"好文件：期望 []，得到 {got}。可能的原因：把整数（如 p95_ms = 1）排除在 number 之外，或不接受空值。重读 4.3 规则 4 和 4.4。"
+    assert got == [], (
+        f"好文件：期望 []，得到 {got}。可能的原因：把整数（如 p95_ms = 1）排除在 number 之外，或不接受空值。"
+        "重读 4.3 规则 4 和 4.4。"
+    )
     extended = copy.deepcopy(GOOD_REPORT)
     extended["extension"] = {"name": "paired-evidence/1"}
     extended["candidate_matrix"][0]["verdict"] = "tie"
@@ -693,11 +712,19 @@ def test_missing_keys():
     want = ["decision", "workload.dtype", "summary", "candidate_matrix[1].eager.p95_ms", "candidate_matrix[0].compiled"]
     got = validate_report(broken)
     lost, extra = sorted(set(want) - set(got)), sorted(set(got) - set(want))
-    assert not lost, f"删掉 {want}：期望都报告，漏了 {lost}，得到 {got}。可能的原因：没有走进嵌套的对象或每一行，或遇到第一个问题就返回。重读 4.3。"
-    assert not extra, f"删掉 {want}：多报了 {extra}。可能的原因：父级已经缺失，又报了里面的键；或路径的写法不对。重读 4.3 规则 2。"
+    assert not lost, (
+        f"删掉 {want}：期望都报告，漏了 {lost}，得到 {got}。"
+        "可能的原因：没有走进嵌套的对象或每一行，或遇到第一个问题就返回。重读 4.3。"
+    )
+    assert not extra, (
+        f"删掉 {want}：多报了 {extra}。可能的原因：父级已经缺失，又报了里面的键；或路径的写法不对。"
+        "重读 4.3 规则 2。"
+    )
     assert len(got) == len(want), f"每个问题只报一次：期望 {len(want)} 条，得到 {len(got)} 条：{got}。重读 4.3。"
     got = sorted(validate_report({}))
-    assert got == sorted(GOOD_REPORT), f"空对象：期望报告全部 {len(GOOD_REPORT)} 个顶层字段，得到 {got}。重读 4.3 规则 2。"
+    assert got == sorted(GOOD_REPORT), (
+        f"空对象：期望报告全部 {len(GOOD_REPORT)} 个顶层字段，得到 {got}。重读 4.3 规则 2。"
+    )
 
 
 test_missing_keys()
@@ -723,7 +750,9 @@ def test_wrong_types():
             node = node[key]
         node[keys[-1]] = value
         got = validate_report(broken)
-        assert got == [want], f"把 {want} 改成 {value!r}：期望 [{want!r}]，得到 {got}。可能的原因：{cause}。重读 4.3、4.4。"
+        assert got == [want], (
+            f"把 {want} 改成 {value!r}：期望 [{want!r}]，得到 {got}。可能的原因：{cause}。重读 4.3、4.4。"
+        )
 
 
 test_wrong_types()
@@ -736,12 +765,16 @@ def test_null():
     allowed["hardware"]["cuda"] = "13.0"
     allowed["candidate_matrix"][0]["eager"]["peak_allocated_bytes"] = 4096
     got = validate_report(allowed)
-    assert got == [], f"failure、cuda、peak_allocated_bytes 不为空也合法：期望 []，得到 {got}。重读 4.2 的 (None, 写法)。"
+    assert got == [], (
+        f"failure、cuda、peak_allocated_bytes 不为空也合法：期望 []，得到 {got}。重读 4.2 的 (None, 写法)。"
+    )
     broken = copy.deepcopy(allowed)
     broken["failure"][0]["message"] = None
     broken["hardware"].update(cuda=13, device=None)
     got, want = sorted(validate_report(broken)), ["failure[0].message", "hardware.cuda", "hardware.device"]
-    assert got == want, f"期望 {want}，得到 {got}。可能的原因：空值到处都放行，或 (None, …) 里面没有检查。重读 4.3 规则 4。"
+    assert got == want, (
+        f"期望 {want}，得到 {got}。可能的原因：空值到处都放行，或 (None, …) 里面没有检查。重读 4.3 规则 4。"
+    )
 
 
 test_null()
@@ -754,12 +787,16 @@ def test_root():
             got = validate_report(value)
         except (TypeError, AttributeError, KeyError) as error:
             got = f"{type(error).__name__}: {error}"
-        assert got == ["$"], f"validate_report({value!r})：期望 ['$']，得到 {got}。整个文件不是对象时，报 '$'，不要崩溃。重读 4.3 的表。"
+        assert got == ["$"], (
+            f"validate_report({value!r})：期望 ['$']，得到 {got}。整个文件不是对象时，报 '$'，不要崩溃。"
+            "重读 4.3 的表。"
+        )
 
 
 test_root()
 
 # %% 逐个破坏每一个必需的字段 todo=3 step="4.3 与 4.4" nbgrader={"grade": true, "grade_id": "todo3_every_key", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：评分时检查「逐个破坏每一个必需的字段」
 ### BEGIN HIDDEN TESTS
 def hidden_nodes(node, path=""):
     """好文件里的每个位置：(父级的键序列, 路径)。"""
@@ -909,7 +946,7 @@ def measure_noise(element_count, device):
     }
 
 
-# %% 预检：测量并保存 slug="preflight" tags=["experiment"]
+# %% 预检的全部步骤 slug="preflight" tags=["experiment"]
 def run_preflight(device):
     """探测、分档、编译检查、A/A 测试 → 写入 PREFLIGHT_PATH 的 dict。"""
     check_label(PREFLIGHT_PATH, RUN_LABEL)
@@ -933,6 +970,7 @@ def run_preflight(device):
     save_report(PREFLIGHT_PATH, report)
 
 
+# %% 运行 slug="preflight-run" tags=["experiment"]
 device = experiment_device(RUN_MODE, PROFILE_ID)
 if device is None:
     print("dry_run：什么也没跑。把 5.1 的 RUN_MODE 改成 'real_cpu' 或 'real_gpu'，再运行 5.1 和 5.2。")

@@ -166,7 +166,10 @@ def test_unfused_duplicate():
     got = unfused_cost([{"in": ["x", "x"], "out": "y"}], {"x": 100, "y": 60})["bytes"]
     assert got == 160, f"y = x * x：期望 100 + 60 = 160 字节，得到 {got}。x 在一个算子里只读一次。重读 2.2 规则 2。"
     got = unfused_cost([{"in": ["x", "w", "x"], "out": "y"}], {"x": 100, "w": 100, "y": 60})["bytes"]
-    assert got == 260, f"y = x * w + x：期望 100 + 100 + 60 = 260 字节，得到 {got}。去重看的是张量的名字，不是大小。重读 2.2 规则 2。"
+    assert got == 260, (
+        f"y = x * w + x：期望 100 + 100 + 60 = 260 字节，得到 {got}。去重看的是张量的名字，不是大小。"
+        "重读 2.2 规则 2。"
+    )
 
 
 test_unfused_duplicate()
@@ -188,6 +191,7 @@ def test_unfused_edges():
 test_unfused_edges()
 
 # %% 随机的程序 todo=1 step="2.2 怎样数" nbgrader={"grade": true, "grade_id": "todo1_random", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：评分时检查「随机的程序」
 ### BEGIN HIDDEN TESTS
 import random
 
@@ -328,7 +332,8 @@ def test_fused_intermediate():
     )
     chain = [{"in": [f"t{i}"], "out": f"t{i + 1}"} for i in range(4)]
     got = fused_cost(chain, [0, 1, 2, 3], {f"t{i}": 10**i for i in range(5)}, ["t4"])
-    assert got == {"bytes": 10001, "launches": 1}, f"四个算子的链：期望只读 t0、只写 t4，共 10001 字节，得到 {got}。重读 3.2 规则 3。"
+    want = {"bytes": 10001, "launches": 1}
+    assert got == want, f"四个算子的链：只读 t0、只写 t4，期望 {want}，得到 {got}。重读 3.2 规则 3。"
 
 
 test_fused_intermediate()
@@ -344,7 +349,10 @@ def test_fused_external():
         "可能的原因：每个算子各读一次 x（多 1000 的倍数）。重读 3.2 规则 2。"
     )
     got = fused_cost([{"in": ["x", "w"], "out": "y"}], [0], {"x": 8, "w": 8, "y": 8}, ["y"])["bytes"]
-    assert got == 24, f"两个一样大的外部输入：期望 8 + 8 + 8 = 24 字节，得到 {got}。去重看张量的名字，不是大小。重读 3.2 规则 2。"
+    assert got == 24, (
+        f"两个一样大的外部输入：期望 8 + 8 + 8 = 24 字节，得到 {got}。去重看张量的名字，不是大小。"
+        "重读 3.2 规则 2。"
+    )
 
 
 test_fused_external()
@@ -363,7 +371,8 @@ def test_fused_escape():
     got = fused_cost(ops, [0, 1], sizes, ["o", "p"])
     group, rest = 1 + 2 + 4 + 1000 + 20, (20 + 100) + (100 + 1000 + 50000) + (1000 + 600000)
     assert got["bytes"] == group + rest, (
-        f"h 和 y 都被组外使用：期望组 {group} + 组外 {rest} = {group + rest} 字节，得到 {got['bytes']}，差 {got['bytes'] - group - rest}。"
+        f"h 和 y 都被组外使用：期望组 {group} + 组外 {rest} = {group + rest} 字节，"
+        f"得到 {got['bytes']}，差 {got['bytes'] - group - rest}。"
         "可能的原因：逃逸的 h（1000）没写，或写了两次；组外没有读它；只看了紧接着的一个算子。重读 3.2 规则 4、5。"
     )
     assert got["launches"] == 4, f"五个算子、组里两个：期望 4 次启动，得到 {got['launches']}。重读 3.2 规则 1。"
@@ -382,10 +391,14 @@ def test_fused_live_out():
         (["x", "h", "y"], 1023, "x 不在组里产生，live_out 里有它也不由这个组写"),
     ):
         got = fused_cost(ops, [0, 1], sizes, live_out)["bytes"]
-        assert got == want, f"live_out={live_out}：期望 {want} 字节，得到 {got}。可能的原因：{cause}。重读 3.2 规则 4、6。"
+        assert got == want, (
+            f"live_out={live_out}：期望 {want} 字节，得到 {got}。可能的原因：{cause}。重读 3.2 规则 4、6。"
+        )
     ops.append({"in": ["h"], "out": "z"})
     got = fused_cost(ops, [0, 1], {**sizes, "z": 300}, ["h", "y", "z"])["bytes"]
-    assert got == 2323, f"h 既逃逸又活跃：期望只写一次，共 1+2+1000+20 + 1000+300 = 2323 字节，得到 {got}。重读 3.2 规则 4。"
+    assert got == 2323, (
+        f"h 既逃逸又活跃：期望只写一次，共 1+2+1000+20 + 1000+300 = 2323 字节，得到 {got}。重读 3.2 规则 4。"
+    )
 
 
 test_fused_live_out()
@@ -404,7 +417,10 @@ def test_fused_rest():
     want = (1 + 20) + (20 + 1 + 50000) + (1 + 4000) + (50000 + 4000 + 600000)
     for group in ([1, 3], [3, 1]):
         got = fused_cost(ops, group, sizes, ["e"])
-        assert got["launches"] == 4, f"group={group}：期望 5 - 2 + 1 = 4 次启动，得到 {got['launches']}。组外的算子也要启动。重读 3.2 规则 1。"
+        assert got["launches"] == 4, (
+            f"group={group}：期望 5 - 2 + 1 = 4 次启动，得到 {got['launches']}。组外的算子也要启动。"
+            "重读 3.2 规则 1。"
+        )
         assert got["bytes"] == want, (
             f"group={group}：期望 {want} 字节，得到 {got['bytes']}，差 {got['bytes'] - want}。可能的原因："
             "漏了组外的算子；组外与组之间也去了重；把两个下标之间的算子都当成组里的。重读 3.2 规则 5、6。"
@@ -415,6 +431,7 @@ def test_fused_rest():
 test_fused_rest()
 
 # %% 只有一个算子的组 todo=2 step="3.2 怎样数" nbgrader={"grade": true, "grade_id": "todo2_single", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：评分时检查「只有一个算子的组」
 ### BEGIN HIDDEN TESTS
 def hidden_test_single_group():
     rng = random.Random(3)
@@ -431,6 +448,7 @@ hidden_test_single_group()
 ### END HIDDEN TESTS
 
 # %% 随机的程序和组 todo=2 step="3.2 怎样数" nbgrader={"grade": true, "grade_id": "todo2_random", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：评分时检查「随机的程序和组」
 ### BEGIN HIDDEN TESTS
 def hidden_fused_bytes(ops, group, sizes, live_out):
     """逐个张量地数：谁读、谁写。"""
@@ -505,7 +523,8 @@ EAGER_LINE, FUSED_LINE = (1.40, 0.339), (15.36, 0.267)  # (固定 µs, 每 token
 MEASURED = {128: 0.89, 192: 1.01, 256: 1.06}  # 同一台机器上另外测得的加速比
 for tokens, measured in MEASURED.items():
     eager_us, fused_us = (fixed + slope * tokens for fixed, slope in (EAGER_LINE, FUSED_LINE))
-    print(f"T={tokens}: eager {eager_us:.1f} µs, fused {fused_us:.1f} µs, 预测 {eager_us / fused_us:.2f}x, 实测 {measured:.2f}x")
+    predicted = f"eager {eager_us:.1f} µs, fused {fused_us:.1f} µs, 预测 {eager_us / fused_us:.2f}x"
+    print(f"T={tokens}: {predicted}, 实测 {measured:.2f}x")
 
 # %% [markdown] slug="step-4-edges"
 # ### 4.2 没有交点的情形
@@ -609,6 +628,7 @@ def test_break_even_zero():
 test_break_even_zero()
 
 # %% 随机的直线 todo=3 step="4.1 与 4.2" nbgrader={"grade": true, "grade_id": "todo3_random", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# 隐藏测试：评分时检查「随机的直线」
 ### BEGIN HIDDEN TESTS
 def hidden_test_break_even_random():
     rng = random.Random(5)
@@ -761,14 +781,7 @@ def fit_line(points):
     return mean_us - slope * mean_t, slope
 
 
-def break_even_range(fitted, fit):
-    """每次少用一个拟合点，T* 会在哪里 → [最小, 最大]；有一次没有交点，上端就是 None。"""
-    values = [break_even_tokens(*fit([row for row in fitted if row is not left_out])) for left_out in fitted]
-    found = [value for value in values if value is not None]
-    return [min(found), max(found) if len(found) == len(values) else None] if found else [None, None]
-
-
-# %% 成本模型 slug="cost-model" tags=["experiment"]
+# %% 两条直线，和 T* 的范围 slug="break-even-range" tags=["experiment"]
 def fit_both(rows):
     """→ (eager 的直线, compiled 的直线)，由各行的中位数拟合，µs。"""
     return tuple(
@@ -776,6 +789,14 @@ def fit_both(rows):
     )
 
 
+def break_even_range(fitted):
+    """每次少用一个拟合点，T* 会在哪里 → [最小, 最大]；有一次没有交点，上端就是 None。"""
+    values = [break_even_tokens(*fit_both([row for row in fitted if row is not left_out])) for left_out in fitted]
+    found = [value for value in values if value is not None]
+    return [min(found), max(found) if len(found) == len(values) else None] if found else [None, None]
+
+
+# %% 成本模型 slug="cost-model" tags=["experiment"]
 def cost_model(rows, calibration):
     """用拟合点求两条直线和 T*（由你的 TODO 3 计算），再预测没见过的各行。"""
     fitted = [row for row in rows if row["token_count"] in calibration]
@@ -792,7 +813,7 @@ def cost_model(rows, calibration):
         "eager": {"fixed_us": eager[0], "us_per_token": eager[1]},
         "compiled": {"fixed_us": compiled[0], "us_per_token": compiled[1]},
         "break_even_tokens": break_even_tokens(eager, compiled),
-        "break_even_range": break_even_range(fitted, fit_both),
+        "break_even_range": break_even_range(fitted),
         "held_out": held_out,
     }
 
@@ -859,50 +880,70 @@ def print_cost_model(path):
     print(f"每个 token 的字节之比 {bytes_ratio:.2f}，斜率之比 {slopes:.2f}")
     for row in model["held_out"]:
         predicted, measured = row["predicted_speedup"], row["measured_speedup"]
-        print(f"检验点 T={row['token_count']}: 预测 {predicted:.3f}x  实测 {measured:.3f}x  误差 {predicted / measured - 1:+.1%}")
+        error = f"误差 {predicted / measured - 1:+.1%}"
+        print(f"检验点 T={row['token_count']}: 预测 {predicted:.3f}x  实测 {measured:.3f}x  {error}")
 
 
 print_report(result_file)
 print_cost_model(result_file)
 
-# %% 画图的函数 slug="plot-function" tags=["plot"]
+# %% 画两条直线 slug="plot-model" tags=["plot"]
+MODEL_STYLES = {"eager": ("#b34700", "o", "-"), "compiled": ("#003f7f", "s", "--")}
+
+
 def draw_model(axis, report):
-    """左图：两条直线，拟合点（实心）和检验点（空心），交点 T*。"""
+    """左图：两条直线，拟合点（实心）和检验点（空心）。"""
     model, tokens = report["cost_model"], report["workload"]["token_counts"]
-    for path, (color, marker) in {"eager": ("#b34700", "o"), "compiled": ("#003f7f", "s")}.items():
+    for path, (color, marker, style) in MODEL_STYLES.items():
         line = [model[path]["fixed_us"] + model[path]["us_per_token"] * t for t in tokens]
-        axis.plot(tokens, line, "-" if path == "eager" else "--", color=color, label=f"{path}: model")
-        for kind in ("fitted", "held out"):
-            chosen = [r for r in report["candidate_matrix"]
-                      if (r["token_count"] in model["calibration_token_counts"]) == (kind == "fitted")]
-            axis.plot([r["token_count"] for r in chosen], [r[path]["median_ms"] * 1e3 for r in chosen], marker,
-                      color=color, markerfacecolor=color if kind == "fitted" else "white", label=f"{path}: {kind}")
+        axis.plot(tokens, line, style, color=color, label=f"{path}: model")
+        points = {"fitted": ([], []), "held out": ([], [])}
+        for row in report["candidate_matrix"]:
+            kind = "fitted" if row["token_count"] in model["calibration_token_counts"] else "held out"
+            points[kind][0].append(row["token_count"])
+            points[kind][1].append(row[path]["median_ms"] * 1e3)
+        for kind, (ts, times) in points.items():
+            fill = color if kind == "fitted" else "white"
+            axis.plot(ts, times, marker, color=color, markerfacecolor=fill, label=f"{path}: {kind}")
     axis.set(xlabel="token count T", ylabel="time per call (µs)", title="Time per call: model and median")
     axis.legend(frameon=False, fontsize=8)
 
 
+# %% 画预测的加速比和交点 slug="plot-prediction" tags=["plot"]
+def draw_prediction(axis, model, last):
+    """右图：模型预测的加速比，T = 1 … last。"""
+    eager, fused = model["eager"], model["compiled"]
+    tokens = range(1, last + 1)
+    eager_us = [eager["fixed_us"] + eager["us_per_token"] * t for t in tokens]
+    fused_us = [fused["fixed_us"] + fused["us_per_token"] * t for t in tokens]
+    axis.plot(tokens, [e / f for e, f in zip(eager_us, fused_us)], "-.", color="#b34700", label="model")
+    axis.legend(frameon=False, fontsize=8)
+
+
+def draw_break_even(axes, model, last):
+    """两个图里都标出 T*（点线）和它的范围（黄带）；没有交点就不画。"""
+    if not model["break_even_tokens"]:
+        return
+    low, high = model["break_even_range"]
+    for axis in axes:
+        axis.axvline(model["break_even_tokens"], color="0.3", linestyle=":")
+        axis.axvspan(low, high or last, color="#ffcc33", alpha=0.25, linewidth=0)
+    axes[1].set_title(f"Speed-up; predicted break-even T* = {model['break_even_tokens']:.0f}")
+
+
+# %% 画一份结果 slug="plot-function" tags=["plot"]
 def plot_fusion(report, note=""):
     """左：模型与实测；右：预测的和实测的加速比，带 95 % 区间和噪声带。只读数据，不测量。"""
-    fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), facecolor="white")
-    model, rows = report["cost_model"], report["candidate_matrix"]
-    draw_speedup(right, rows, [])
+    fig, axes = plt.subplots(1, 2, figsize=(11, 4.4), facecolor="white")
+    model, last = report.get("cost_model"), report["workload"]["token_counts"][-1]
+    draw_speedup(axes[1], report["candidate_matrix"], [])
     if model:
-        draw_model(left, report)
-        tokens = range(1, report["workload"]["token_counts"][-1] + 1)
-        eager, fused = model["eager"], model["compiled"]
-        ratio = [(eager["fixed_us"] + eager["us_per_token"] * t) / (fused["fixed_us"] + fused["us_per_token"] * t)
-                 for t in tokens]
-        right.plot(tokens, ratio, "-.", color="#b34700", label="model")
-        if model["break_even_tokens"]:
-            low, high = model["break_even_range"]
-            for axis in (left, right):
-                axis.axvline(model["break_even_tokens"], color="0.3", linestyle=":")
-                axis.axvspan(low, high or tokens[-1], color="#ffcc33", alpha=0.25, linewidth=0)
-            right.set_title(f"Speed-up; predicted break-even T* = {model['break_even_tokens']:.0f}")
-        right.legend(frameon=False, fontsize=8)
+        draw_model(axes[0], report)
+        draw_prediction(axes[1], model, last)
+        draw_break_even(axes, model, last)
     hardware = report["hardware"]
-    fig.suptitle(f"{note}silu(g) * u, H={report['workload']['hidden_size']}\n"
-                 f"{hardware['device']}, torch {hardware['torch_version']}")
+    name = f"silu(g) * u, H={report['workload']['hidden_size']}"
+    fig.suptitle(f"{note}{name}\n{hardware['device']}, torch {hardware['torch_version']}")
     fig.tight_layout()
     return fig
 
@@ -929,10 +970,21 @@ figure = plot_fusion(saved or RECORDED_SAMPLE, "" if saved else "Recorded sample
 # | 检验点系统地偏向一边 | 时间不是直线：多半是缓存装不下，或 kernel 换了 | 分段拟合，或把模型限制在拟合的范围之内 |
 # | `verdict` 是 `tie` | 差别在噪声之内，离 $T^*$ 太近 | 保持 eager，少一份编译的麻烦 |
 #
+# **录好的样例怎么说。** 拟合点给出 $T^*$ = 194，少用一个拟合点时在 179 到 211 之间。实测 T=192 是 0.996 倍，T=256 是 1.071 倍，交点正落在这个范围里。
+# 没见过的点：
+#
+# | T | 16 | 64 | 128 | 256 | 384 |
+# |---|---|---|---|---|---|
+# | 预测 | 0.350 | 0.706 | 0.901 | 1.056 | 1.122 |
+# | 实测 | 0.331 | 0.692 | 0.904 | 1.071 | 1.135 |
+# | 误差 | +5.8 % | +1.9 % | -0.3 % | -1.4 % | -1.1 % |
+#
+# 误差最大的是最小的 T：那里一次调用才几微秒，固定开销占大头，直线最粗糙。可是离 $T^*$ 这么远，判断「更慢」仍然没错。
+#
 # **三个数要分开看。**
 #
 # 1. **字节之比** $5/3\approx1.67$ 是访存模型给的**上限**：假如时间全花在搬数据上，斜率就该差这么多；
-# 2. **斜率之比**是实测的，比上限小（4.1 的两条线是 $0.339/0.267\approx1.27$）。中间结果还在缓存里，读回来并不贵；`silu` 的指数也要时间，融合省不掉；
+# 2. **斜率之比**是实测的，比上限小：4.1 的两条线是 1.27，样例是 1.29。中间结果还在缓存里，读回来并不贵；`silu` 的指数也要时间，融合省不掉；
 # 3. **固定开销之差**是融合要还的债。它除以斜率之差，就是 $T^*$。
 #
 # 换一台机器、换一个 dtype，这些数都会变。能带走的是方法：数字节，拟合两条线，用没见过的点检验。
