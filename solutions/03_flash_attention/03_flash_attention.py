@@ -516,7 +516,7 @@ def observe_tiled_attention(q, k, v, block, causal):
 #
 # <details><summary>提示 1：位置怎么表示？</summary>
 #
-# 块里第 0 行的全局位置是 `i`，所以 `rows = torch.arange(i, i + q_i.shape[0])`，列同理。比较 `rows[:, None]` 与 `cols[None, :]` 就得到这一块的掩码。
+# 块里第 $r$ 行的全局位置是块起点加 $r$；用 `torch.arange` 造出这一串行号，列号同理。行号写成一列（`[:, None]`）、列号写成一行（`[None, :]`），一比较就得到这一块的掩码。
 # </details>
 #
 # <details><summary>提示 2：怎么盖住看不见的位置？</summary>
@@ -1151,9 +1151,12 @@ def draw_attention_speedup(axis, rows):
 def plot_attention(report, note=""):
     """一份结果 → figure。"""
     fig, axes = plt.subplots(1, 2, figsize=(11, 4.2), facecolor="white")
+    tokens = report["workload"]["token_counts"]
     for axis, draw in zip(axes, (draw_attention_times, draw_attention_speedup)):
         draw(axis, report["candidate_matrix"])
         axis.set_facecolor("white")
+        axis.set_xticks(tokens, [str(n) for n in tokens])
+        axis.minorticks_off()
         axis.legend(frameon=False)
     work, hardware = report["workload"], report["hardware"]
     shape = f"{work['heads']} heads, d={work['head_dim']}, {work['dtype']}"
