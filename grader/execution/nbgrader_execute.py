@@ -32,7 +32,7 @@ class Execute(NbGraderPreprocessor):
         from grader.rebuild import rebuild
 
         about = resources["nbgrader"]
-        submitted = json.loads(nbformat.writes(nb))
+        submitted = json.loads(json.dumps(nb))
         source, release = self._editions(about["assignment"], about["notebook"])
         rebuilt = rebuild(source, release, submitted)
         execution = execute(ExecutionRequest(about["student"], rebuilt.notebook, rebuilt.attempted))
@@ -53,7 +53,7 @@ class Execute(NbGraderPreprocessor):
 
 def _read(path: Path) -> Notebook:
     try:
-        return json.loads(nbformat.writes(nbformat.read(path, as_version=4)))
+        return json.loads(json.dumps(nbformat.read(path, as_version=4)))
     except OSError as e:
         raise GraderError(str(path), "this edition of the assignment isn't there", "run `make release`") from e
 
