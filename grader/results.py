@@ -31,7 +31,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 def collect_results(out: Path) -> Results:
     """Everything that is known of the class, as results.json shows it; sorted by student.
 
-    Call it inside :func:`grader.gradebook.engine.shared_engines`.
+    Call it inside :func:`grader.gradebook.engine.shared_session`.
 
     Raises:
         GraderError: ``out`` was not made by ``grade``.

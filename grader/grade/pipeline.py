@@ -27,7 +27,7 @@ from grader.grade.records import (
 )
 from grader.grade.workers import local_pool, run_jobs
 from grader.gradebook.booking import Book
-from grader.gradebook.engine import shared_engines
+from grader.gradebook.engine import shared_session
 from grader.gradebook.tree import CourseTree, register
 from grader.model import Limits, Notebook, Submission
 from grader.progress import progress
@@ -80,7 +80,7 @@ def grade(options: GradeOptions) -> tuple[Path, Results]:
     submissions = _collect(options, edition)
     out = (options.out or Path("out") / options.assignment).resolve()
     outfolder.claim(out, options.assignment, edition.path, edition.digest, force=options.force)
-    with outfolder.one_writer(out), shared_engines():
+    with outfolder.one_writer(out), shared_session():
         _check_only(options, edition, out)
         _check_reference(options, edition, sandbox, out)
         tree = CourseTree(out, options.assignment)
@@ -94,7 +94,7 @@ def grade(options: GradeOptions) -> tuple[Path, Results]:
 def write_all(out: Path) -> Results:
     """Write results.json, results.csv and the feedback from the gradebook and the records.
 
-    Call it inside :func:`shared_engines`.
+    Call it inside :func:`shared_session`.
 
     Raises:
         GraderError: ``out`` was not made by ``grade``.
@@ -109,7 +109,7 @@ def rewrite(out: Path) -> Results:
     """`python -m grader results OUT`: :func:`write_all` alone, after a change in formgrader."""
     if outfolder.read_marker(out) is None:
         raise GraderError(str(out), "no class was graded into this folder", "name the --out folder of `grade`")
-    with outfolder.one_writer(out), shared_engines():
+    with outfolder.one_writer(out), shared_session():
         return write_all(out)
 
 

@@ -21,10 +21,11 @@ from nbconvert.writers import FilesWriter
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.preprocessors import Execute, NbGraderPreprocessor
+from nbgrader.preprocessors import CheckCellMetadata, Execute, NbGraderPreprocessor
 from traitlets.config import Config
 
 from grader.files import write_atomic
+from grader.gradebook.engine import transaction
 from grader.gradebook.overrides import Overrides
 from grader.gradebook.tree import CourseTree, write_notebook
 from grader.model import Execution, Notebook
@@ -67,11 +68,13 @@ class StudentAutograde(Autograde):
         self.exporter._preprocessors = []
         chain = self.sanitize_preprocessors if self._sanitizing else self.autograde_preprocessors
         for preprocessor in chain:
-            self.exporter.register_preprocessor(self._take if preprocessor is Execute else preprocessor)
+            # The cells come from the instructor's copy, whose metadata was checked once, at release.
+            if preprocessor is not CheckCellMetadata:
+                self.exporter.register_preprocessor(self._take if preprocessor is Execute else preprocessor)
 
 
 class Book:
-    """The gradebook of one assignment, open for writing. Use inside :func:`engine.shared_engines`."""
+    """The gradebook of one assignment, open for writing. Use inside :func:`grader.gradebook.engine.shared_session`."""
 
     def __init__(self, tree: CourseTree) -> None:
         self.tree = tree
@@ -80,6 +83,7 @@ class Book:
         self.config.CourseDirectory.root = str(tree.root)
         self.config.CourseDirectory.db_url = tree.db_url
         self.config.CourseDirectory.assignment_id = tree.assignment
+        self.config.Exporter.optimistic_validation = True  # validate once, not after every step
 
     def enter(
         self,
@@ -97,36 +101,42 @@ class Book:
             execution: what came of it; its verdicts are what the gradebook holds in the end.
             discard_overrides: forget scores given by hand.
         """
-        self.clear(student, discard_overrides=discard_overrides)
+        with self.tree.gradebook() as gradebook, transaction(gradebook):
+            self._clear(gradebook, student, discard_overrides)
+            self._write_submitted(student, submitted, collected_at)
+            with _quiet_log():
+                converter = StudentAutograde(coursedir=CourseDirectory(config=self.config), config=self.config)
+                converter.enter(student, self.tree.assignment, execution.notebook)
+            self._set_verdicts(gradebook, student, execution)
+            self.overrides.restore(gradebook, self.tree.assignment, student, scores=not discard_overrides)
+        self.overrides.strike(student)
+
+    def clear(self, student: str, *, discard_overrides: bool) -> None:
+        """Make sure the student is known and nothing of an earlier submission counts any more."""
+        with self.tree.gradebook() as gradebook, transaction(gradebook):
+            self._clear(gradebook, student, discard_overrides)
+
+    def _clear(self, gradebook: Gradebook, student: str, discard_overrides: bool) -> None:
+        for path in (self.tree.submitted(student).parent, self.tree.autograded(student).parent):
+            _remove(path)
+        gradebook.update_or_create_student(student)
+        try:
+            submission = gradebook.find_submission(self.tree.assignment, student)
+        except MissingEntry:
+            return
+        submission.timestamp = None
+        for notebook in submission.notebooks:
+            for grade in notebook.grades:
+                grade.auto_score = None
+                if discard_overrides:
+                    grade.manual_score = grade.extra_credit = None
+
+    def _write_submitted(self, student: str, submitted: Notebook, collected_at: datetime | None) -> None:
         path = self.tree.submitted(student)
         write_notebook(path, submitted)
         if collected_at is not None:
             stamp = collected_at.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
             write_atomic(path.parent / "timestamp.txt", stamp + "\n")
-        with _quiet_log():
-            converter = StudentAutograde(coursedir=CourseDirectory(config=self.config), config=self.config)
-            converter.enter(student, self.tree.assignment, execution.notebook)
-        with self.tree.gradebook() as gradebook:
-            self._set_verdicts(gradebook, student, execution)
-            self.overrides.restore(gradebook, self.tree.assignment, student, scores=not discard_overrides)
-
-    def clear(self, student: str, *, discard_overrides: bool) -> None:
-        """Make sure the student is known and nothing of an earlier submission counts any more."""
-        for path in (self.tree.submitted(student).parent, self.tree.autograded(student).parent):
-            _remove(path)
-        with self.tree.gradebook() as gradebook:
-            gradebook.update_or_create_student(student)
-            try:
-                submission = gradebook.find_submission(self.tree.assignment, student)
-            except MissingEntry:
-                return
-            submission.timestamp = None
-            for notebook in submission.notebooks:
-                for grade in notebook.grades:
-                    grade.auto_score = None
-                    if discard_overrides:
-                        grade.manual_score = grade.extra_credit = None
-            gradebook.db.commit()
 
     def _set_verdicts(self, gradebook: Gradebook, student: str, execution: Execution) -> None:
         """Hold the gradebook to the verdicts: nbgrader reads outputs, and knows no "could not be run"."""
@@ -137,7 +147,6 @@ class Book:
                 if grade.name in verdicts and grade.auto_score != verdicts[grade.name]:
                     grade.auto_score = verdicts[grade.name]
                     grade.needs_manual_grade = grade.auto_score is None or grade.manual_score is not None
-        gradebook.db.commit()
 
 
 @contextmanager

@@ -1,7 +1,9 @@
-"""One database engine for a run.
+"""One database session for a run, one transaction for a student.
 
-nbgrader opens and throws away an SQLAlchemy engine about nine times a submission, and inspects and creates all tables
-each time. Within :func:`shared_engines` every ``nbgrader.api.Gradebook`` of one address shares one engine.
+For each submission nbgrader opens and throws away about nine SQLAlchemy engines, inspects and creates all tables each
+time, and commits after every cell. Within :func:`shared_session` every ``nbgrader.api.Gradebook`` of one address shares
+one session, and within :func:`transaction` what nbgrader commits is kept until the end: a student is booked wholly or
+not at all.
 """
 
 from __future__ import annotations
@@ -15,18 +17,38 @@ from unittest import mock
 import nbgrader.api
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from nbgrader.api import Gradebook
 from nbgrader.dbutil import _temp_alembic_ini
 from sqlalchemy.exc import SAWarning
+from sqlalchemy.orm import Session
+
+
+class SharedSession(Session):
+    """A session that stands for nbgrader's ``scoped_session``; inside a transaction a commit only flushes."""
+
+    held = False
+
+    def commit(self) -> None:
+        if self.held:
+            self.flush()
+        else:
+            super().commit()
+
+    def remove(self) -> None:
+        """What nbgrader calls when it closes a gradebook."""
+        if not self.held:
+            self.close()
 
 
 @contextmanager
-def shared_engines() -> Iterator[None]:
-    """Let all gradebooks opened inside share their engine; it is disposed of at the end. Not for several threads."""
+def shared_session() -> Iterator[None]:
+    """Let all gradebooks opened inside share their engine and session. Not for several threads."""
     engines: dict[str, Any] = {}
-    prepared: set[Any] = set()
+    sessions: dict[Any, SharedSession] = {}
     create, create_all = nbgrader.api.create_engine, nbgrader.api.Base.metadata.create_all
+    prepared: set[Any] = set()
 
-    def cached(url: str, **options: Any) -> Any:
+    def cached_engine(url: str, **options: Any) -> Any:
         if url not in engines:
             engines[url] = create(url, **options)
         return engines[url]
@@ -36,10 +58,17 @@ def shared_engines() -> Iterator[None]:
             create_all(bind=bind, **options)
             prepared.add(bind)
 
+    def session_of(maker: Any) -> SharedSession:
+        engine = maker.kw["bind"]
+        if engine not in sessions:
+            sessions[engine] = SharedSession(bind=engine, autoflush=True)
+        return sessions[engine]
+
     with (
-        mock.patch.object(nbgrader.api, "create_engine", cached),
+        mock.patch.object(nbgrader.api, "create_engine", cached_engine),
+        mock.patch.object(nbgrader.api, "scoped_session", session_of),
         mock.patch.object(nbgrader.api.Base.metadata, "create_all", create_once),
-        mock.patch.object(nbgrader.api.Gradebook, "close", lambda self: self.db.remove()),
+        mock.patch.object(Gradebook, "close", lambda self: self.db.remove()),
         mock.patch.object(nbgrader.api, "get_alembic_version", schema_version),
         warnings.catch_warnings(),
     ):
@@ -47,8 +76,25 @@ def shared_engines() -> Iterator[None]:
         try:
             yield
         finally:
+            for session in sessions.values():
+                session.close()
             for engine in engines.values():
                 engine.dispose()
+
+
+@contextmanager
+def transaction(gradebook: Gradebook) -> Iterator[None]:
+    """Make everything that nbgrader does to this gradebook's database inside one transaction."""
+    session = gradebook.db
+    assert isinstance(session, SharedSession), "only inside shared_session()"
+    session.held = True
+    try:
+        yield
+        session.held = False
+        session.commit()
+    finally:
+        session.held = False
+        session.close()
 
 
 def schema_version() -> str:

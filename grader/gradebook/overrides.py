@@ -33,13 +33,12 @@ class Overrides:
             write_json(self.path, kept)
 
     def restore(self, gradebook: Gradebook, assignment: str, student: str, *, scores: bool) -> None:
-        """Give a student's overrides back, then strike them from the file.
+        """Give a student's overrides back; :meth:`strike` them when that is committed.
 
         Args:
             scores: False after ``--force``: then only the remarks come back.
         """
-        kept: dict[str, Any] = read_json(self.path) or {}
-        entry = kept.pop(student, None)
+        entry = (read_json(self.path) or {}).get(student)
         if entry is None:
             return
         for name, (manual, extra) in (entry["grades"] if scores else {}).items():
@@ -50,7 +49,12 @@ class Overrides:
             comment = _found(gradebook.find_comment, name, assignment, student)
             if comment is not None:
                 comment.manual_comment = text
-        gradebook.db.commit()
+
+    def strike(self, student: str) -> None:
+        """Forget a student's overrides here: the gradebook holds them again."""
+        kept: dict[str, Any] = read_json(self.path) or {}
+        if kept.pop(student, None) is None:
+            return
         if kept:
             write_json(self.path, kept)
         else:

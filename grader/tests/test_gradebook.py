@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from grader.gradebook.booking import Book
-from grader.gradebook.engine import schema_version, shared_engines
+from grader.gradebook.engine import schema_version, shared_session
 from grader.gradebook.scores import read_grades
 from grader.gradebook.tree import CourseTree, register
 from grader.structure import checksum
@@ -21,7 +21,7 @@ from grader.tests.classroom import CORRECT, executed, filled, release, source
 
 @pytest.fixture
 def tree(tmp_path):
-    with shared_engines():
+    with shared_session():
         tree = CourseTree(tmp_path, "ps1")
         register(tree, source(), release(), None)
         yield tree

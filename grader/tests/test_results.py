@@ -13,7 +13,7 @@ from grader.grade.job import Outcome
 from grader.grade.outfolder import write_marker
 from grader.grade.records import Records, booked, record_of
 from grader.gradebook.booking import Book
-from grader.gradebook.engine import shared_engines
+from grader.gradebook.engine import shared_session
 from grader.gradebook.tree import CourseTree, register
 from grader.model import Flag, Submission
 from grader.results import collect_results, csv_text, table, why, write_results
@@ -24,7 +24,7 @@ from grader.tests.classroom import CORRECT, executed, filled, release, source, s
 @pytest.fixture
 def out(tmp_path):
     """An out folder as `grade` leaves it: ann graded, bob unreadable, ced not there."""
-    with shared_engines():
+    with shared_session():
         tree = CourseTree(tmp_path, "ps1")
         register(tree, source(), release(), None)
         marker = {"assignment": "ps1", "release": "1.0", "due": None, "sandbox": "bwrap", "source_digest": "x"}
