@@ -159,7 +159,7 @@ class Student:
             found = self.sandbox.channel.receive(deadline, 1 << 20).get("finished")
         except (TimedOut, Closed, codec.CodecError):
             return ["the student's process stopped answering"]
-        return [f[:200] for f in found if type(f) is str][:20] if type(found) is list else ["the shell"]
+        return [f[:200] for f in found if type(f) is str][:40] if type(found) is list else ["the shell"]
 
     def _cause(self, wait_status: object = None) -> tuple[str, str]:
         """Status and reason of a process that died."""

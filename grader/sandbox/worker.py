@@ -353,7 +353,6 @@ class Integrity:
         "set_custom_exc",
     ]
     MODULES = [
-        "builtins",
         "unittest.case",
         "math",
         "cmath",
@@ -406,13 +405,24 @@ class Integrity:
         return type(value) is FunctionType and value.__code__.co_filename.startswith("<cell ")
 
     def findings(self) -> list[str]:
-        found = []
-        for check in (self.shell_parts, self.hooks, self.libraries):
-            try:
-                found += check()
-            except BaseException as e:
-                found.append(f"the shell is damaged ({type(e).__name__})")
-        return [f[:200] for f in found[:20]]
+        """What was replaced, in words. The look itself uses the builtins as they were at the start."""
+        import builtins
+
+        now = dict(vars(builtins))
+        vars(builtins).update(self.builtins)
+        try:
+            found = [f"builtins.{n}" for n, v in self.builtins.items() if self.replaced_builtin(n, now.get(n), v)]
+            for check in (self.shell_parts, self.hooks, self.libraries):
+                try:
+                    found += check()
+                except BaseException as e:
+                    found.append(f"the shell is damaged ({type(e).__name__})")
+            return [f[:200] for f in dict.fromkeys(found)][:40]
+        finally:
+            vars(builtins).update(now)
+
+    def replaced_builtin(self, name: str, now: Any, before: Any) -> bool:
+        return now is not before and name not in self.EXPECTED_BUILTINS
 
     def shell_parts(self) -> list[str]:
         import IPython
@@ -461,19 +471,10 @@ class Integrity:
                 found.append(f"module {name}")
                 continue
             for attribute, value in list(vars(module).items()):
-                if name == "builtins" and attribute in self.EXPECTED_BUILTINS:
-                    continue
                 if self.by_student(value):
                     found.append(f"{name}.{attribute}")
                 elif isinstance(value, type) and value.__module__.startswith("unittest"):
                     found += [f"{name}.{attribute}.{n}" for n, v in list(vars(value).items()) if self.by_student(v)]
-        import builtins
-
-        found += [
-            f"builtins.{n}"
-            for n, v in self.builtins.items()
-            if n not in self.EXPECTED_BUILTINS and vars(builtins).get(n) is not v and f"builtins.{n}" not in found
-        ]
         for name, before in self.modules.items():
             now = vars(sys.modules[name]) if isinstance(sys.modules.get(name), ModuleType) else {}
             replaced = [f"{name}.{n}" for n, v in before.items() if callable(v) and now.get(n) is not v]
