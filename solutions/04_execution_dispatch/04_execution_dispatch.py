@@ -1183,6 +1183,8 @@ GPU_ATOL = GPU_RTOL = 2e-2
 
 # %% 共用：逐个形状测量 slug="exp-matrix" include="assets/cells/exp_matrix.py" tags=["experiment"]
 
+# %% 共用：先读第 1 章的预检 slug="exp-preflight" include="assets/cells/exp_preflight.py" tags=["experiment"]
+
 # %% [markdown] slug="step-5-workloads"
 # **两种负载（workloads）。** 第一种是 `ResidualSwiGLU`，它有两个大矩阵乘：
 #
@@ -1277,6 +1279,7 @@ experiment_on = experiment_device(RUN_MODE, PROFILE_ID)
 if experiment_on is None:
     print("dry_run：什么也没有测。想真测，把 5.1 的 RUN_MODE 改成 'real_cpu' 或 'real_gpu'，再从 5.1 往下运行。")
 else:
+    show_preflight()
     run_workloads(experiment_on)
 
 # %% [markdown] slug="step-5-3"
