@@ -474,7 +474,10 @@ class Integrity:
                 if self.by_student(value):
                     found.append(f"{name}.{attribute}")
                 elif isinstance(value, type) and value.__module__.startswith("unittest"):
-                    found += [f"{name}.{attribute}.{n}" for n, v in list(vars(value).items()) if self.by_student(v)]
+                    methods = [n for n, v in list(vars(value).items()) if self.by_student(v)]
+                    more = f" and {len(methods) - 3} more" if len(methods) > 3 else ""
+                    if methods:
+                        found.append(f"{name}.{attribute}: {', '.join(methods[:3])}{more}")
         for name, before in self.modules.items():
             now = vars(sys.modules[name]) if isinstance(sys.modules.get(name), ModuleType) else {}
             replaced = [f"{name}.{n}" for n, v in before.items() if callable(v) and now.get(n) is not v]

@@ -170,7 +170,8 @@ def test_a_students_patches_of_test_libraries_change_nothing_and_are_flagged():
     )
     assert [t.score for t in done.tests[:2]] == [0, 0]
     details = {f.detail for f in done.flags if f.kind == "runner_patched"}
-    assert {"builtins.sum", "math.isclose", "json.loads", "unittest.case.TestCase.assertEqual"} <= details
+    assert {"builtins.sum", "math.isclose", "json.loads"} <= details
+    assert any(d.startswith("unittest.case.TestCase: assert") for d in details)
 
 
 @pytest.mark.parametrize(
