@@ -1036,7 +1036,7 @@ else:
 
 # %% [markdown] slug="plot-caption"
 # *图 3　左：`silu` 每次调用的中位数与 P95。右：同一个函数和自己比的时间比值，竖线是 95 % 区间，灰带是噪声带。
-# 点不在 1.0 上，不是谁快谁慢，只是噪声。*
+# 两边是同一个函数：点离 1.0 多远，都不是谁快谁慢，只是噪声。*
 
 # %% [markdown] slug="step-5-interpret"
 # ### 5.4 解释与决定（Interpret and decide）

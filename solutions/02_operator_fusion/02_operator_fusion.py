@@ -829,23 +829,15 @@ def traffic_per_token():
     }
 
 
-# %% 先读第 1 章的预检 slug="preflight-read" tags=["experiment"]
-def show_preflight(path="benchmarks/results/inf_cuda_mechanism_preflight_default.json"):
-    """有第 1 章的预检结果就读它；没有就做一次简短的检查。只打印，不阻止实验。"""
-    if Path(path).exists():
-        report = json.loads(Path(path).read_text(encoding="utf-8"))
-        print(f"预检：tier={report['tier']}，compile_check={report['compile_check']['status']}")
-    else:
-        print(f"没有预检结果（{path}）。简短检查：cuda={torch.cuda.is_available()}，torch {torch.__version__}")
-
+# %% 共用：先读第 1 章的预检 slug="exp-preflight" tags=["experiment"] include="assets/cells/exp_preflight.py"
 
 # %% 测量、拟合、保存 slug="experiment" tags=["experiment"]
 device = experiment_device(RUN_MODE, PROFILE_ID)
-result_file = result_path(GPU_RESULT_PATH, device or "cpu")
 if device is None:
     print("dry_run：什么也没跑。把 5.1 的 RUN_MODE 改成 'real_cpu' 或 'real_gpu'，再运行 5.1 和 5.2。")
 else:
     show_preflight()
+    result_file = result_path(GPU_RESULT_PATH, device)
     check_label(result_file, RUN_LABEL)
     traffic = traffic_per_token()  # 先用到三个 TODO：没填完就在测量之前停下
     break_even_tokens((0, 2), (1, 1))
@@ -884,8 +876,8 @@ def print_cost_model(path):
         print(f"检验点 T={row['token_count']}: 预测 {predicted:.3f}x  实测 {measured:.3f}x  {error}")
 
 
-print_report(result_file)
-print_cost_model(result_file)
+print_report(newest_result(GPU_RESULT_PATH))
+print_cost_model(newest_result(GPU_RESULT_PATH))
 
 # %% 画两条直线 slug="plot-model" tags=["plot"]
 MODEL_STYLES = {"eager": ("#b34700", "o", "-"), "compiled": ("#003f7f", "s", "--")}
@@ -952,9 +944,9 @@ def plot_fusion(report, note=""):
 # 本课程在一台双核 CPU 上录的结果（去掉了逐次的样本）。没有你自己的文件时，图画的就是它。
 
 # %% 画图 slug="plot" tags=["plot"]
-saved = load_report(result_file)
+saved = load_report(newest_result(GPU_RESULT_PATH))
 if saved is None:
-    print(f"没有找到 {result_file}，下面画的是录好的样例，不是你的机器。")
+    print(f"没有找到 {newest_result(GPU_RESULT_PATH)}，下面画的是录好的样例，不是你的机器。")
 figure = plot_fusion(saved or RECORDED_SAMPLE, "" if saved else "Recorded sample, not your machine. ")
 
 # %% [markdown] slug="plot-caption"
