@@ -57,8 +57,8 @@
 #
 # | 看到的现象 | 容易下的结论 | 实际情况 |
 # |---|---|---|
-# | `torch.compile(f)` 没有报错 | 「这台机器能编译」 | 这一句只做包装，编译发生在第一次调用时。没有 C++ 编译器，CPU 上的 Inductor 到那时才报 `InvalidCxxCompiler` [1] |
-# | 同一个函数和自己比，「加速」大于 1.0 | 「优化有效」 | 这叫 A/A 测试。本课程实测：按「任一形状大于 1.0 就算快」的规则，60 次里有 53 到 56 次「变快」，全是噪声 |
+# | `torch.compile(f)` 没有报错 | 「这台机器能编译」 | 这一句只做包装，编译发生在第一次调用时。没有 C++ 编译器，CPU 上的 Inductor 到那时才报 `InvalidCxxCompiler`<sup>[1]</sup> |
+# | 同一个函数和自己比，「加速」大于 1.0 | 「优化有效」 | 这叫 A/A 测试。本课程实测：按「任一形状大于 1.0 就算快」的规则，60 次里有 53 到 56 次「变快」，全是噪声<sup>[4]</sup> |
 # | CPU 上 compiled 比 eager 快 | 「GPU 上也会快」 | 两边的 kernel、启动开销和内存都不同，必须在 GPU 上重测 |
 #
 # 所以动手之前先问：**这台机器能证明什么？** 这就是预检，代号 `INF-CUDA-MECHANISM`。
@@ -319,7 +319,7 @@ hidden_test_all_combinations()
 #
 # 平均延迟会藏起慢的请求。推理服务更关心 P95：**95 % 的请求不慢于它**。
 #
-# 最近秩法（nearest rank）[2] 把 $n$ 个样本从小到大排好，取第 $r$ 个（从 1 数起）：
+# 最近秩法（nearest rank）<sup>[2]</sup> 把 $n$ 个样本从小到大排好，取第 $r$ 个（从 1 数起）：
 #
 # $$ r=\left\lceil \frac{\text{num}\cdot n}{\text{den}} \right\rceil ,\qquad 0<\frac{\text{num}}{\text{den}}\le 1 $$
 #
@@ -614,7 +614,7 @@ print("JSON 里 true 是整数吗  : False  JSON：boolean 与 integer 是两种
 # |---|---|
 # | `report`：`json.load` 得到的任何值 | 有问题的字段路径的列表 |
 #
-# `32.0` 算不算 `integer`？JSON Schema 说算 [3]，很多程序说不算。两种写法都可以，测试不考。
+# `32.0` 算不算 `integer`？JSON Schema 说算<sup>[3]</sup>，很多程序说不算。两种写法都可以，测试不考。
 #
 # <details><summary>提示 1：用递归</summary>
 #

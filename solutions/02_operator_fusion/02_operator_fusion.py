@@ -55,7 +55,7 @@
 #
 # ### 1.2 为什么数字节就有用
 #
-# 这类逐元素的算子，算得少、搬得多：时间主要花在搬数据上，叫访存受限（memory-bound）[1]。
+# 这类逐元素的算子，算得少、搬得多：时间主要花在搬数据上，叫访存受限（memory-bound）<sup>[1][2]</sup>。
 # 所以字节数是时间的一个好代理。但它只是代理：缓存、指令和固定开销都不在里面。第五步会看到它差在哪里。
 
 # %% 五个 N 与三个 N slug="five-and-three"
@@ -508,7 +508,7 @@ hidden_test_fused_random()
 # | 路径 | $a$（µs） | $b$（µs / token） | 为什么 |
 # |---|---|---|---|
 # | eager | 1.40 | 0.339 | 两次启动都很轻；每个 token 搬 5 个 $H$ |
-# | compiled（融合） | 15.36 | 0.267 | 每次调用先过 `torch.compile` 的守卫（guard）检查；每个 token 搬 3 个 $H$ |
+# | compiled（融合） | 15.36 | 0.267 | 每次调用先过 `torch.compile` 的守卫（guard）检查<sup>[3]</sup>；每个 token 搬 3 个 $H$ |
 #
 # 启动次数少了一次，固定开销反而**大**了。所以 $T$ 小时融合更慢，$T$ 大时更快，中间有一个交点：
 #
@@ -1016,7 +1016,7 @@ figure = plot_fusion(saved or RECORDED_SAMPLE, "" if saved else "Recorded sample
 #
 # 1. Ivanov 等，[Data Movement Is All You Need](https://arxiv.org/abs/2007.00072)：Transformer 里的逐元素与归一化算子受限于数据移动，融合能减少它。
 # 2. Horace He，[Making Deep Learning Go Brrrr From First Principles](https://horace.io/brrr_intro.html)：计算、带宽与开销三种瓶颈。
-# 3. PyTorch，[torch.compile](https://docs.pytorch.org/docs/stable/generated/torch.compile.html)。
+# 3. PyTorch，[Reducing Guard Overhead](https://docs.pytorch.org/docs/2.14/user_guide/torch_compiler/compile/programming_model.reducing_guard_overhead.html)：每次调用编译过的函数都先检查守卫；函数本身很便宜时，这笔开销就看得出来。
 # 4. 4.1 的四个数和 T=128、192、256 的加速比，是本课程在双核 CPU、torch 2.13 上测得的；结果文件的字段见[结果文件一览]({{blob:assets/experiments.md}})。
 #
 # **上一章**：{{chapter:01_preflight|第 1 章 环境预检}} ｜ **下一章**：{{chapter:03_flash_attention|第 3 章 FlashAttention 模拟}}
