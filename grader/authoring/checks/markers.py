@@ -11,7 +11,8 @@ from grader.authoring.release import INSTRUCTOR_ONLY
 from grader.model import Notebook
 
 REGIONS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
-EXACT = re.compile(r"\s*### (BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)\s*")
+# Any number of #: nbgrader looks only for the words, and whoever writes `# BEGIN SOLUTION` has always been served.
+EXACT = re.compile(r"\s*#+ *(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)\s*")
 # What nbgrader looks for, anywhere in a line.
 SEEN_BY_NBGRADER = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)")
 LONGEST_MARKER = 40
