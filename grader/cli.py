@@ -25,7 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # jsonschema builds parsers for addresses with non-ASCII letters when it is imported, which takes a second, and no
     # notebook schema uses them. It does without where the package is missing.
     sys.modules.setdefault("rfc3987_syntax", None)
-    args = _parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    args = _parser().parse_args([word for word in words if word != "--debug"])
     from grader.errors import GraderError
 
     try:
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = None
         return 1
     except Exception as error:
-        if args.debug:
+        if debug:
             raise
         what = f"{type(error).__name__}: {' '.join(_clean(str(error)).split())}"
         print(f"grader {args.verb}: internal error, {what} → {REPORT_TO}", file=sys.stderr)
@@ -51,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m grader", description="Build, release, check and grade the course's notebooks."
     )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error (at any place)")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name in VERB_MODULES:
         if _exists(name):

@@ -48,7 +48,6 @@ def verb(monkeypatch, action) -> None:
 
     def parser() -> argparse.ArgumentParser:
         made = argparse.ArgumentParser()
-        made.add_argument("--debug", action="store_true")
         made.add_subparsers(dest="verb").add_parser("do").set_defaults(run=action)
         return made
 
@@ -91,10 +90,11 @@ def test_an_internal_error_says_where_to_report_it(monkeypatch, capsys):
     )
 
 
-def test_debug_shows_the_traceback(monkeypatch):
+@pytest.mark.parametrize("arguments", [["--debug", "do"], ["do", "--debug"]])
+def test_debug_shows_the_traceback(monkeypatch, arguments):
     verb(monkeypatch, fail(ZeroDivisionError("oh no")))
     with pytest.raises(ZeroDivisionError):
-        cli.main(["--debug", "do"])
+        cli.main(arguments)
 
 
 def test_the_exit_code_of_a_verb_is_passed_on(monkeypatch):

@@ -156,6 +156,17 @@ def test_a_score_changed_in_formgrader_shows_when_results_are_written_again(opti
     assert scores(grade(replace(options, force=True))[1])["bob"] == 5
 
 
+def test_nbgraders_own_command_on_the_out_folder_gives_the_same_scores(options):
+    out, before = grade(options)
+    environment = {**os.environ, "JUPYTER_CONFIG_PATH": str(out), "HOME": str(out)}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    command = [sys.executable, "-m", "nbgrader", "autograde", "ps1", "--force"]
+    done = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stderr.count("Autograding ") == 3
+    assert scores(rewrite(out)) == scores(before)
+
+
 def test_one_student_alone(options, monkeypatch):
     grade(options)
     hand_in(options.submissions, "ann", filled(WRONG))
