@@ -6,16 +6,14 @@ stay out. Everything is escaped, and the page loads nothing.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from grader.files import read_json, write_atomic
 from grader.grade.job import student_edition
 from grader.gradebook.tree import CourseTree, write_notebook
 from grader.model import Notebook
+from grader.pages import template
 from grader.structure import is_graded
 
 MAX_OUTPUT = 5_000  # characters of one output in the student's copy of the notebook
@@ -53,7 +51,7 @@ def write_feedback(out: Path, results: dict[str, Any]) -> list[Path]:
     """
     tree = CourseTree(out, results["assignment"])
     release = read_json(tree.release)
-    title = _chapter_title(release, results["assignment"])
+    title = chapter_title(release, results["assignment"])
     paths = []
     for student in results["students"]:
         path = out / "feedback" / student["student"] / f"{results['assignment']}.html"
@@ -91,7 +89,7 @@ def page(student: dict[str, Any], results: dict[str, Any], title: str, notebook:
         title: of the chapter, as students know it.
         notebook: name of the executed notebook beside the page.
     """
-    return _template().render(
+    return template("feedback.html.j2").render(
         student=student,
         results=results,
         title=title,
@@ -101,18 +99,6 @@ def page(student: dict[str, Any], results: dict[str, Any], title: str, notebook:
         points=_points,
         percent=_percent,
     )
-
-
-@lru_cache(maxsize=1)
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("feedback.html.j2")
 
 
 def _plain_output(output: dict[str, Any]) -> dict[str, Any] | None:
@@ -150,7 +136,7 @@ def _percent(score: float | None, max_score: float) -> int:
     return round(100 * min(1.0, max(0.0, (score or 0.0) / max_score))) if max_score else 0
 
 
-def _chapter_title(release: dict[str, Any] | None, assignment: str) -> str:
+def chapter_title(release: dict[str, Any] | None, assignment: str) -> str:
     """The first heading of the student's notebook."""
     for cell in (release or {}).get("cells", []):
         for line in _joined(cell["source"]).splitlines() if cell["cell_type"] == "markdown" else []:

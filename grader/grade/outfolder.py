@@ -24,6 +24,9 @@ OURS = (
     "gradebook.db",
     "results.json",
     "results.csv",
+    "report.html",
+    "canvas.csv",
+    "moodle.csv",
     "nbgrader_config.py",
 )
 
