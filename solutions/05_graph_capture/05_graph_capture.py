@@ -1119,7 +1119,7 @@ check_random_groups()
 #
 # 名单故意把 `two_residuals` 放在第一位，把只有一个输出的 `add_rms_norm_1out` 放在 `add_rms_norm` 前面。优先级再高，也不能让不合法的组变合法。
 
-# %% 一层 decoder 的融合组 slug="together"
+# %% 一层 decoder 的融合组 slug="together" tags=["experiment"]
 PRIORITY = ['two_residuals', 'swiglu', 'silu_mul', 'add_rms_norm_1out', 'add_rms_norm', 'rope']
 
 
@@ -1409,7 +1409,7 @@ def draw_edges(axis, nodes, place):
             (x0, y0), (x1, y1) = place[name], place[node["id"]]
             hit = any(y0 < y < y1 and abs(x0 + (x1 - x0) * (y - y0) / (y1 - y0) - x) < 0.5 for x, y in place.values())
             start, end = ((x0 + 0.44, y0), (x1 + 0.44, y1)) if hit else ((x0, y0 + 0.3), (x1, y1 - 0.3))
-            style = "arc3,rad=-0.4" if hit else "arc3"
+            style = "arc3,rad=-0.55" if hit else "arc3"
             axis.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "#444444", "lw": 1, "shrinkA": 0,
                                                       "shrinkB": 0, "connectionstyle": style})
 
