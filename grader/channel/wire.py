@@ -78,16 +78,15 @@ class Channel:
             parts += part
         return bytes(parts)
 
-    def quiet(self) -> bool:
-        """Whether nothing waits to be read: no stray message, and the other end still there."""
+    def waiting(self) -> bytes | None:
+        """The first byte of what came unasked: None when nothing did, empty when the other end is gone."""
         self.sock.setblocking(False)
         try:
-            self.sock.recv(1, socket.MSG_PEEK)
+            return self.sock.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
-            return True
+            return None
         except OSError:
-            return False
-        return False
+            return b""
 
     def close(self) -> None:
         self.sock.close()

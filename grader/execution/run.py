@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 from grader.errors import GraderError
@@ -30,10 +32,12 @@ def execute(request: ExecutionRequest) -> Execution:
     """
     begun = time.monotonic()
     cells = classify(request.notebook)
+    # Plain data travels: unpickling nbformat's own types would import nbformat in each trusted process.
+    plain = replace(request, notebook=json.loads(json.dumps(request.notebook)))
     result = _Result(request, cells)
     hung: set[str] = set()
     for _ in range(len(cells.tests) + 1):
-        stuck = _attempt(request, result, frozenset(hung))
+        stuck = _attempt(plain, result, frozenset(hung))
         if stuck is None:
             break
         hung.add(stuck)

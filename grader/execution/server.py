@@ -22,7 +22,8 @@ from typing import Any
 from grader.model import ExecutionRequest
 
 ROOT = Path(__file__).resolve().parents[2]
-ADDRESS_SPACE = 16 << 30
+ADDRESS_SPACE = 8 << 30
+FORKS = sys.platform == "linux"
 _lock = threading.Lock()
 _server: _Server | None = None
 
@@ -57,7 +58,7 @@ class Child:
 
 def child(preload: list[str]) -> Child:
     """A new trusted process with the modules of ``preload`` imported."""
-    if sys.platform == "linux":
+    if FORKS:
         return Child(_running().fork(preload))
     import multiprocessing
 
@@ -69,13 +70,13 @@ def child(preload: list[str]) -> Child:
     return Child(ours, process)
 
 
-def serve_one(connection: Any) -> None:
-    """Handle one request: the life of a trusted process."""
+def serve_one(connection: Any, announce: bool = False) -> None:
+    """Handle one request: the life of a trusted process. ``announce``: tell its pid first."""
     from grader.errors import GraderError
     from grader.execution import tester
 
     request, hung = connection.recv()
-    if sys.platform == "linux":
+    if announce:
         connection.send(os.getpid())
     try:
         tester.run(request, lambda *event: connection.send(event), hung)
@@ -148,7 +149,7 @@ def _child(control: socket.socket, fd: int) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _die_with(parent)
         _bound_memory()
-        serve_one(Connection(fd))
+        serve_one(Connection(fd), announce=True)
         code = 0
     except (BrokenPipeError, ConnectionError, EOFError):
         pass

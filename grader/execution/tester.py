@@ -20,7 +20,7 @@ from grader.execution import verdict
 from grader.execution.cells import Cells, TestCell, classify, imports
 from grader.execution.namespace import TestNamespace
 from grader.execution.remote import TEST_CALLS, Stop
-from grader.execution.student import CellRun, Student
+from grader.execution.student import DEFINITIONS_S, REPLAYS, CellRun, Student
 from grader.model import ExecutionRequest, Flag, TestOutcome
 
 TEST_S = 30.0  # what a test may take beside its calls
@@ -41,8 +41,7 @@ def run(request: ExecutionRequest, emit: Emit, hung: frozenset[str] = frozenset(
     timing: dict[str, float] = {}
     begun = time.monotonic()
     limits = request.limits
-    replays = 2 * len(cells.student) + 1
-    emit("phase", "", START_S + limits.notebook_s + replays * 10)
+    emit("phase", "", START_S + (REPLAYS + 2) * limits.notebook_s + len(cells.student) * 4 * DEFINITIONS_S)
     with Student(request, cells, lambda pid: emit("process", pid)) as student:
         student.prepare()
         timing["cells"] = time.monotonic() - begun
@@ -56,7 +55,7 @@ def run(request: ExecutionRequest, emit: Emit, hung: frozenset[str] = frozenset(
             namespace.reserved |= test.names
         student.discard()
         timing["tests"] = time.monotonic() - begun - timing["cells"]
-        emit("done", (), flags(student), timing)
+        emit("done", student.notes(), flags(student), timing)
 
 
 def _helper_imports(cells: Cells) -> dict[str, tuple[str, str | None]]:
@@ -146,6 +145,8 @@ def run_test(
         stop = error
     if stop is not None and error is not None and stop is not error:
         stop.__traceback__ = stop.__traceback__ or error.__traceback__
+    if isinstance(error, MemoryError):
+        student.hits.add("memory")
     judged = verdict.judge(context, test, error, value, stop, printed.getvalue())
     student.release(session)
     return judged

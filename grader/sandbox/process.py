@@ -238,7 +238,7 @@ class Bubblewrap(Sandbox):
                 return "memory"
         for disk in self._disks:
             state = os.fstatvfs(disk)
-            if state.f_files - state.f_ffree > INODES or _used(state) > 2 * self.limits.tmpfs:
+            if state.f_files - state.f_ffree > INODES or _used(state) > self.limits.tmpfs:
                 return "files"
             if state.f_blocks and not state.f_bfree:
                 self.hits.add("disk")
@@ -284,13 +284,15 @@ def _used(state: os.statvfs_result) -> int:
 class Plain(Sandbox):
     """A student's process without a sandbox, for one's own notebook: an own session, limits where there are some."""
 
+    inherits_sockets = os.name == "posix"
+
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
         import psutil
 
         self._psutil = psutil
         self.folder = tempfile.mkdtemp(prefix="notebook-")
-        if os.name == "posix":
+        if self.inherits_sockets:
             ours, theirs = socket.socketpair()
             self.process = self._popen([str(theirs.fileno())], pass_fds=[theirs.fileno()], start_new_session=True)
             theirs.close()

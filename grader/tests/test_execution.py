@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from nbgrader.utils import determine_grade
 
+from grader.model import Limits
 from grader.tests.execution_support import extra, given, graded, locked, outcome, output_text, run, solution, statuses
 
 pytestmark = pytest.mark.sandbox
@@ -399,3 +405,59 @@ def test_a_test_that_a_value_keeps_busy_is_ended_and_the_others_count(monkeypatc
         graded("assert double(4) == helper()", "c"),
     )
     assert statuses(done) == ["passed", "timed_out", "passed"] and done.status == "partial"
+
+
+def test_a_notebook_with_many_hanging_cells_ends_in_bounded_time_and_the_finished_cells_count():
+    limits = Limits(cell_s=2, call_s=2, notebook_s=4, cpu_s=20)
+    hang = extra("while True: pass")
+    cells = [solution(DOUBLE + "base = 8\n"), *[hang] * 4, graded("assert double(4) == base")]
+    done = run(*cells, limits=limits)
+    assert statuses(done) == ["passed"]
+    assert len(done.notes) == 4 and "time limit" in done.notes[0]
+
+
+def test_several_threads_execute_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def one(number: int):
+        return statuses(run(solution(f"def f():\n    return {number}\n"), graded(f"assert f() == {number}")))
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(one, range(12))) == [["passed"]] * 12
+
+
+def test_nothing_outlives_a_killed_grader(tmp_path):
+    program = (
+        "from grader.tests.execution_support import *\n"
+        "run(solution('def f():\\n    while True: pass\\n'), graded('f()'), limits=Limits(call_s=300))\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    grader = subprocess.Popen([sys.executable, "-c", program], cwd=root, stdin=subprocess.DEVNULL)
+    below = psutil.Process(grader.pid)
+    deadline = time.monotonic() + 60
+    while not any(p.name() == "bwrap" for p in below.children(recursive=True)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    started = below.children(recursive=True)
+    assert any(p.name() == "bwrap" for p in started)
+    grader.kill()
+    grader.wait()
+    _, alive = psutil.wait_procs(started, timeout=20)
+    assert not alive
+
+
+def test_where_nothing_can_be_forked_a_process_is_spawned(monkeypatch):
+    from grader.execution import server
+
+    monkeypatch.setattr(server, "FORKS", False)
+    assert statuses(run(solution(DOUBLE), graded(CHECK), sandbox="none")) == ["passed"]
+
+
+def test_where_sockets_cannot_be_inherited_the_worker_connects(monkeypatch):
+    from grader.sandbox import process
+
+    monkeypatch.setattr(process.Plain, "inherits_sockets", False)
+    with process.Plain(Limits()) as plain:
+        deadline = time.monotonic() + 30
+        plain.channel.send({"op": "cell", "key": "0", "role": "given", "source": "1 + 1"}, deadline)
+        assert plain.channel.receive(deadline, 1000)["outputs"] == [{"result": "2"}]
