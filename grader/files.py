@@ -10,8 +10,11 @@ from typing import Any
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write ``content`` (text as UTF-8, line ends untouched) to ``path`` in one step; makes the folder."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    """Write ``content`` (text as UTF-8, line ends untouched) to ``path`` in one step; makes the folder.
+
+    A lone surrogate, which has no place in UTF-8 and may come from a student's notebook, is written as "?".
+    """
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.", suffix=".tmp")
     try:

@@ -55,6 +55,16 @@ def grade_one(job: Job) -> Outcome:
     )
 
 
+def failure(student: str, error: BaseException) -> Outcome:
+    """What a student gets whose notebook the grader itself fails on: no score, and nobody else is touched."""
+    return Outcome(
+        student,
+        "crashed",
+        reason=f"The grader itself failed on this notebook ({type(error).__name__}: {str(error)[:300]}). "
+        "Please report it with the notebook; grade it by hand until it is fixed.",
+    )
+
+
 def student_edition(rebuilt: Notebook, release: Notebook) -> Notebook:
     """The student's cells of a rebuilt notebook, with tests and locked cells as they were released."""
     released = {nbgrader_metadata(c)["grade_id"]: c for c in release["cells"] if nbgrader_metadata(c)}

@@ -11,10 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.exc import OperationalError
+
 from grader.errors import GraderError
 from grader.feedback import write_feedback
 from grader.grade import outfolder
-from grader.grade.job import Job, Outcome, grade_one
+from grader.grade.job import Job, Outcome, failure, grade_one
 from grader.grade.records import (
     Record,
     Records,
@@ -28,6 +30,7 @@ from grader.grade.records import (
 from grader.grade.workers import local_pool, run_jobs
 from grader.gradebook.booking import Book
 from grader.gradebook.engine import shared_session
+from grader.gradebook.scores import read_grades
 from grader.gradebook.tree import CourseTree, register
 from grader.model import Limits, Notebook, Submission
 from grader.progress import progress
@@ -195,6 +198,7 @@ class _ClassRun:
     def __init__(self, options: GradeOptions, edition: Edition, sandbox: str, book: Book, records: Records) -> None:
         self.options, self.edition, self.sandbox = options, edition, sandbox
         self.book, self.records = book, records
+        self.known = set(read_grades(book.tree))
         self.conditions = fingerprint(edition.digest, asdict(options.limits), sandbox)
 
     def grade(self, submissions: Iterable[Submission]) -> None:
@@ -232,6 +236,8 @@ class _ClassRun:
         record = self.records.read(submission.student)
         if record is None or self.options.force or record["digest"] != digest:
             return False
+        if record["booked"] and record["tests"] and not self._is_in_gradebook(submission.student):
+            return False
         record = {**record, "submission": describe(submission)}
         if record["booked"]:
             self.records.write(record)
@@ -239,12 +245,22 @@ class _ClassRun:
             self._book(record)
         return True
 
+    def _is_in_gradebook(self, student: str) -> bool:
+        """Whether what the record says was booked is still there: people delete gradebooks and folders."""
+        return student in self.known and self.book.tree.autograded(student).is_file()
+
     def _enter(self, submission: Submission, digest: str, outcome: Outcome) -> None:
         if outcome.execution is None:
             digest = ""  # a fault of the machine or the grader: the next run tries again
         record = record_of(submission, digest, self.edition.digest, outcome)
-        self.records.write(record)
-        self._book(record)
+        try:
+            self.records.write(record)
+            self._book(record)
+        except OperationalError:  # the gradebook is locked or the disk is full: not this student's fault
+            raise
+        except Exception as error:  # whatever nbgrader can't digest must cost only its own student
+            failed = failure(submission.student, error)
+            self._book(record_of(submission, "", self.edition.digest, failed))
 
     def _enter_ungraded(self, submission: Submission, digest: str) -> None:
         """Note a student whose hand-in is missing or unreadable; a roster never wipes out an earlier grade."""

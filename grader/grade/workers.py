@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from multiprocessing.connection import wait as wait_for_sentinel
 
-from grader.grade.job import Job, Outcome
+from grader.grade.job import Job, Outcome, failure
 
 # What a worker needs is imported once, in the server process from which all workers are forked.
 _PRELOAD = ["grader.execution", "grader.rebuild", "grader.grade.job"]
@@ -93,7 +93,7 @@ class _Run:
             if isinstance(error, BrokenExecutor):
                 broken.append(job)
             else:
-                yield future.result() if error is None else _failed(job, error)
+                yield future.result() if error is None else failure(job.student, error)
         if broken:
             broken += self._restart()
             if len(broken) == 1:
@@ -149,15 +149,6 @@ def _start_worker() -> None:
 
     if parent is not None:
         threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-def _failed(job: Job, error: BaseException) -> Outcome:
-    return Outcome(
-        job.student,
-        "crashed",
-        reason=f"The grader itself failed on this notebook ({type(error).__name__}: {str(error)[:300]}). "
-        "Please report it with the notebook; grade it by hand until it is fixed.",
-    )
 
 
 def _died(job: Job) -> Outcome:

@@ -19,8 +19,10 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from nbgrader.api import Gradebook
 from nbgrader.dbutil import _temp_alembic_ini
-from sqlalchemy.exc import SAWarning
+from sqlalchemy.exc import DatabaseError, SAWarning
 from sqlalchemy.orm import Session
+
+from grader.errors import GraderError
 
 
 class SharedSession(Session):
@@ -42,7 +44,11 @@ class SharedSession(Session):
 
 @contextmanager
 def shared_session() -> Iterator[None]:
-    """Let all gradebooks opened inside share their engine and session. Not for several threads."""
+    """Let all gradebooks opened inside share their engine and session. Not for several threads.
+
+    Raises:
+        GraderError: the database can't be used, because another program holds it, or it is damaged.
+    """
     engines: dict[str, Any] = {}
     sessions: dict[Any, SharedSession] = {}
     create, create_all = nbgrader.api.create_engine, nbgrader.api.Base.metadata.create_all
@@ -75,6 +81,9 @@ def shared_session() -> Iterator[None]:
         warnings.simplefilter("ignore", SAWarning)  # nbgrader 0.9.6 builds its objects before adding them
         try:
             yield
+        except DatabaseError as error:
+            remedy = "close formgrader and run the same command again; if it is damaged, restore or delete it"
+            raise GraderError("gradebook.db", f"it can't be used ({error.orig})", remedy) from error
         finally:
             for session in sessions.values():
                 session.close()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -268,6 +271,66 @@ def test_without_a_sandbox_it_is_refused_and_unsafe_is_recorded(options, monkeyp
     assert results["sandbox"] == "none"
     assert [entry["sandbox"] for entry in results["students"]] == ["none", "none", "none", None]
     assert scores(results) == {"ann": 10, "bob": 5, "cem": 0, "dan": None}
+
+
+def test_a_notebook_that_nbgrader_cannot_book_costs_only_its_own_student(options, monkeypatch):
+    enter = pipeline.Book.enter
+
+    def choosy(self, name, *arguments, **settings):
+        if name == "ann":
+            raise ValueError("no such cell")
+        enter(self, name, *arguments, **settings)
+
+    monkeypatch.setattr(pipeline.Book, "enter", choosy)
+    _, results = grade(options)
+    assert scores(results) == {"ann": None, "bob": 5, "cem": 0, "dan": None}
+    assert "ValueError: no such cell" in student(results, "ann")["reason"]
+    monkeypatch.undo()
+    assert scores(grade(options)[1])["ann"] == 10, "the next run tries again"
+
+
+@pytest.mark.parametrize("name", ["gradebook.db", "autograded"])
+def test_what_people_delete_is_made_again(options, name):
+    out, before = grade(options)
+    if (out / name).is_dir():
+        shutil.rmtree(out / name)
+    else:
+        (out / name).unlink()
+    assert grade(options)[1] == before
+    assert (out / name).exists()
+
+
+def test_a_gradebook_that_somebody_else_writes_is_one_clear_line(options):
+    grade(options)
+    hand_in(options.submissions, "cem", filled(WRONG))
+    holder = sqlite3.connect(options.out / "gradebook.db")
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(GraderError, match="close formgrader"):
+            grade(options)
+    finally:
+        holder.close()
+    assert scores(grade(options)[1])["cem"] == 5
+
+
+def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path):
+    submissions = tmp_path / "class"
+    endless = {**CORRECT, "q1": "def relu_sum(xs):\n    while True: pass"}
+    for name, answers in (("a", CORRECT), ("b", endless), ("c", endless), ("d", CORRECT)):
+        hand_in(submissions, name, filled(answers))
+    command = [sys.executable, "-m", "grader", "grade", str(submissions), "--assignment", "ps1", "--source", str(PS1)]
+    grader = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out")], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not (tmp_path / "out" / "records" / "students" / "a.json").exists() and grader.poll() is None:
+        time.sleep(0.05)
+    os.killpg(grader.pid, signal.SIGINT)  # as a terminal does
+    _, shown = grader.communicate(timeout=60)
+    assert grader.returncode == 130
+    assert "Traceback" not in shown and "run the same command again to go on" in shown.splitlines()[-1]
+    limits = Limits(call_s=0.5)
+    _, results = grade(GradeOptions(submissions, "ps1", source=PS1, out=tmp_path / "out", limits=limits))
+    assert scores(results) == {"a": 10, "b": 5, "c": 5, "d": 10}
 
 
 def test_other_limits_are_kept_to(options):

@@ -158,6 +158,26 @@ def test_the_stored_cells_equal_those_of_nbgraders_own_command(tree, tmp_path_fa
     assert ours == stock and len(ours) == 5
 
 
+@pytest.mark.parametrize("folder", ["grader", "out"])
+def test_nbgrader_is_configured_for_our_path(tree, folder, monkeypatch):
+    """In the repository (`make lab`) as in an out folder: the sandbox, and every other step of nbgrader's."""
+    from nbgrader.converters import Autograde, GenerateAssignment
+    from traitlets.config.loader import PyFileConfigLoader
+
+    root = Path(__file__).resolve().parents[2] if folder == "grader" else tree.root
+    config = PyFileConfigLoader(
+        "nbgrader_config.py", path=str(root / "grader" if folder == "grader" else root)
+    ).load_config()
+    assert config.CourseDirectory.root == str(root)
+    ours = [entry.__name__ for entry in config.Autograde.autograde_preprocessors]
+    assert ours == [entry.__name__ for entry in Autograde.class_traits()["autograde_preprocessors"].default()]
+    assert config.Autograde.autograde_preprocessors[0].__module__ == "grader.execution.nbgrader_execute"
+    release = {entry.__name__ for entry in config.GenerateAssignment.preprocessors}
+    stock = {entry.__name__ for entry in GenerateAssignment.class_traits()["preprocessors"].default()}
+    assert stock - release == {"ClearSolutions"} and "ClearHiddenTests" in release
+    assert "hidden_tests" in config.CourseDirectory.feedback_directory, "nbgrader's feedback holds them"
+
+
 def test_the_schema_version_is_that_of_the_alembic_program():
     run = "import sys; from alembic.config import main; from nbgrader.dbutil import _temp_alembic_ini as t\n"
     run += "with t('sqlite://') as ini: main(['-c', ini, 'heads'])"
