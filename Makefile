@@ -30,8 +30,8 @@ test: setup  ## everything that CI runs
 test-all: test  ## and the slow checks: long fuzzing, hosted versions, the whole browser walk
 	$(PY) -m pytest -m slow
 
-lab: setup build  ## JupyterLab on the notebooks, with nbgrader's own tools (formgrader) set up
-	cd notebooks && JUPYTER_CONFIG_PATH=$(CURDIR)/grader $(CURDIR)/$(PY) -m jupyter lab $(LAB_ARGS)
+lab: setup build  ## JupyterLab on the notebooks; make lab DIR=out/class: formgrader on a graded class
+	$(PY) -m grader lab $(DIR) $(LAB_ARGS)
 
 build: setup  ## masters in solutions/ → executed solutions/*.ipynb → notebooks/*.ipynb
 	$(PY) -m grader build

@@ -16,6 +16,7 @@ VERB_MODULES = (
     "grader.check",
     "grader.report.commands",
     "grader.experiment",
+    "grader.lab",
 )
 REPORT_TO = "please report it with the output of --debug on the project's issue page"
 
