@@ -2,6 +2,15 @@
 
 The scores always come from the gradebook, so that what an instructor changes in formgrader shows when results are
 written again (``python -m grader results OUT``).
+
+results.json holds ``assignment, release, max_score, sandbox, due`` and ``students``, sorted by name. Each has
+
+    student, status (see grader.model), late, score, max_score, questions, notes (list of text),
+    flags (list of {kind, detail}), reason (why there is no score), submission (the file that counted), other_files,
+    collected_at (ISO time or null), sandbox ("bwrap", "none", or null where nothing ran)
+
+each question ``title, score, max_score, behaviours, comments`` and each behaviour ``grade_id, title, score, max_score,
+status (see grader.model), message, hidden, step, by_hand``. A score is null where nothing could be graded.
 """
 
 from __future__ import annotations

@@ -79,6 +79,21 @@ def claim(out: Path, assignment: str, source: Path, source_digest: str, *, force
         )
 
 
+def keep_apart(submissions: Path, out: Path) -> None:
+    """Results must not be collected as hand-ins by the next run, nor hand-ins be cleared away as old results.
+
+    Raises:
+        GraderError: one folder lies in the other.
+    """
+    submissions, out = submissions.resolve(), out.resolve()
+    if out == submissions or submissions in out.parents:
+        raise GraderError(str(out), "it lies in the folder of submissions", "choose another folder with --out")
+    if out in submissions.parents and submissions.relative_to(out).parts[0] in OURS:
+        raise GraderError(
+            str(submissions), "this folder belongs to an earlier run's results", "give the folder of the original files"
+        )
+
+
 def clear(out: Path) -> None:
     """Remove everything that ``grade`` makes."""
     for name in (MARKER, *OURS):

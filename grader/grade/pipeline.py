@@ -80,8 +80,9 @@ def grade(options: GradeOptions) -> tuple[Path, Results]:
     """
     sandbox = _sandbox(options.unsafe_no_sandbox)
     edition = load_edition(options.assignment, options.source)
-    submissions = _collect(options, edition)
     out = (options.out or Path("out") / options.assignment).resolve()
+    outfolder.keep_apart(options.submissions, out)
+    submissions = _collect(options, edition)
     outfolder.claim(out, options.assignment, edition.path, edition.digest, force=options.force)
     with outfolder.one_writer(out), shared_session():
         _check_only(options, edition, out)

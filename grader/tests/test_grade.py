@@ -238,6 +238,15 @@ def test_an_out_folder_that_cannot_be_made_is_refused(options, tmp_path, kind):
         grade(replace(options, out=out))
 
 
+@pytest.mark.parametrize(("submissions", "out"), [("class", "class"), ("class", "class/out"), ("o/submitted", "o")])
+def test_hand_ins_and_results_do_not_mix(options, tmp_path, submissions, out):
+    folder = tmp_path / submissions
+    hand_in(folder, "ann", filled(CORRECT))
+    with pytest.raises(GraderError, match="folder"):
+        grade(replace(options, submissions=folder, out=tmp_path / out))
+    assert (folder / "ann" / "ps1.ipynb").exists() and not (tmp_path / out / "results.json").exists()
+
+
 def test_there_is_one_writer(options):
     grade(options)
     with one_writer(options.out), pytest.raises(GraderError, match=f"process {os.getpid()} is grading into it"):
