@@ -95,7 +95,7 @@ def page(student: dict[str, Any], results: dict[str, Any], title: str, notebook:
         title=title,
         notebook=notebook,
         status=STUDENT_STATUS[student["status"]],
-        sentence=_sentence,
+        sentence=sentence,
         points=_points,
         percent=_percent,
     )
@@ -119,7 +119,7 @@ def _joined(text: str | list[str]) -> str:
     return text if isinstance(text, str) else "".join(text)
 
 
-def _sentence(behaviour: dict[str, Any]) -> tuple[str, str]:
+def sentence(behaviour: dict[str, Any]) -> tuple[str, str]:
     """What became of a behaviour, in Chinese and English."""
     if behaviour["by_hand"]:
         return ("老师评定了这一项的得分。", "Your teacher set the score of this part.")
