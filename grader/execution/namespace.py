@@ -9,7 +9,7 @@ from typing import Any
 from grader.execution.remote import Session
 
 
-class TestNamespace(dict[str, Any]):
+class TestNamespace:
     """Names that test cells define, builtins, and, looked up only when a test uses them, the student's.
 
     A name that an earlier test cell binds is never the student's, even when that cell failed before binding it, and
@@ -19,13 +19,15 @@ class TestNamespace(dict[str, Any]):
     __test__ = False  # not a pytest class
 
     def __init__(self, helper_imports: dict[str, tuple[str, str | None]]) -> None:
-        super().__init__(__name__="__main__", __builtins__=builtins)
         self.helper_imports = helper_imports
         self.reserved: set[str] = set()
         self.session: Session | None = None
+        # Python looks a name up in the globals, then in the builtins; class bodies skip `__missing__` of the former.
+        self.globals: dict[str, Any] = {"__name__": "__main__", "__builtins__": _Fallback(self)}
 
-    def __missing__(self, name: str) -> Any:
-        if name in self.reserved or hasattr(builtins, name) or name.startswith("__"):
+    def find(self, name: str) -> Any:
+        """What ``name`` is when neither a test cell nor Python defines it. Raises KeyError or `MissingName`."""
+        if name in self.reserved or name.startswith("__"):
             raise KeyError(name)
         if name in self.helper_imports:
             module, attribute = self.helper_imports[name]
@@ -34,3 +36,14 @@ class TestNamespace(dict[str, Any]):
         if self.session is None:
             raise KeyError(name)
         return self.session.get(name)
+
+
+class _Fallback(dict[str, Any]):
+    """The builtins, and beyond them the names of the student."""
+
+    def __init__(self, namespace: TestNamespace) -> None:
+        super().__init__(vars(builtins))
+        self.namespace = namespace
+
+    def __missing__(self, name: str) -> Any:
+        return self.namespace.find(name)

@@ -160,10 +160,10 @@ def execute(test: TestCell, namespace: TestNamespace) -> Any:
     linecache.cache[test.filename] = (len(test.source), None, test.source.splitlines(True), test.filename)
     body = ast.parse(test.source, test.filename).body
     last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-    exec(_code(ast.Module(body, []), test, "exec"), namespace)
+    exec(_code(ast.Module(body, []), test, "exec"), namespace.globals)
     if last is None:
         return None
-    value = eval(_code(ast.Expression(last.value), test, "eval"), namespace)
+    value = eval(_code(ast.Expression(last.value), test, "eval"), namespace.globals)
     return None if test.source.rstrip().endswith(";") else value
 
 

@@ -238,6 +238,15 @@ class TestNames:
         assert statuses(done) == ["passed", "error", "error"]
         assert "`never`" in outcome(done, "c").message
 
+    def test_names_are_found_in_every_kind_of_scope(self):
+        check = (
+            "import unittest\nclass T(unittest.TestCase):\n    at_class_level = double(2)\n"
+            "    listed = [double(i) for i in range(2)]\n    def test(self):\n        self.assertEqual(double(4), 8)\n"
+            "T('test').debug()\nassert (T.at_class_level, T.listed, (lambda: double(5))()) == (4, [0, 2], 10)\n"
+            "assert eval('double(1)') == 2"
+        )
+        assert statuses(run(solution(DOUBLE), graded(check))) == ["passed"]
+
     def test_a_name_missing_because_its_cell_failed_says_why(self):
         done = run(solution("x = 1\ndef double(x)\n    return 2\n", title="Double"), graded(CHECK))
         assert outcome(done).status == "error"
