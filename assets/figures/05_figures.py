@@ -89,7 +89,7 @@ def save(figure: plt.Figure, name: str) -> None:
 def list_and_dag() -> None:
     figure, axes = canvas(9.0, 4.1)
     title(axes, 2.2, 3.8, "The list (execution order)")
-    names = ["linear_4  (gate)", "silu", "linear_5  (up)", "mul"]
+    names = ["linear_4  (gate)", "silu", "linear_5  (up)", "mul_4"]
     for number, name in enumerate(names):
         node(axes, (2.2, 3.2 - 0.72 * number), name, VERMILION if number == 2 else BLUE, 1.7)
         if number:
@@ -99,7 +99,7 @@ def list_and_dag() -> None:
     title(axes, 6.7, 3.8, "The graph (where values go)")
     n, gate, act, up, out = (6.7, 3.2), (5.7, 2.4), (5.7, 1.6), (7.7, 2.0), (6.7, 0.85)
     node(axes, n, "rms_norm_1", MUTED, 1.5)
-    for center, text in ((gate, "linear_4  (gate)"), (act, "silu"), (up, "linear_5  (up)"), (out, "mul")):
+    for center, text in ((gate, "linear_4  (gate)"), (act, "silu"), (up, "linear_5  (up)"), (out, "mul_4")):
         node(axes, center, text, BLUE, 1.7)
     arrow(axes, (6.5, 2.99), (5.8, 2.62))
     arrow(axes, (6.9, 2.99), (7.6, 2.22))

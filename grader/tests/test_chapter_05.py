@@ -62,6 +62,28 @@ def test_other_styles_keep_all_points(chapter: framework.Chapter, variant: frame
     assert chapter.grade(variant).lost == frozenset()
 
 
+RULES_STATED = {
+    "t1_last_input": "也只看第 0 个",
+    "t1_no_get_attr": "`placeholder` 或 `get_attr` 的，角色是 `'input'`",
+    "t1_target_first": "`placeholder` 或 `get_attr` 的，角色是 `'input'`",
+    "t1_in_place": "不改 `nodes` 和两张表",
+    "t2_index_error": "没有那么多输入，就不匹配",
+    "t2_wraps": "没有那么多输入，就不匹配",
+    "t2_consumes_pattern": "不改 `graph`、`pattern`",
+    "t3_convex_only": "把已经收下的每个组、再加上正在考虑的这一个，各缩成一个点",
+    "t3_sorts_matches": "也不给它们排序",
+}
+
+
+def test_each_rule_that_only_a_hidden_test_checks_is_stated_before_its_todo(chapter: framework.Chapter) -> None:
+    hidden = {mutant.name for mutant in MODULE.MUTANTS if not chapter.grade(mutant, hidden_tests=False).lost}
+    assert set(RULES_STATED) == hidden
+    cells = chapter_checks.master(NAME)["cells"]
+    for name, phrase in RULES_STATED.items():
+        end = next(i for i, cell in enumerate(cells) if cell["id"] == f"todo{name[1]}")
+        assert any(phrase in cell["source"] for cell in cells[:end] if cell["cell_type"] == "markdown"), name
+
+
 def test_what_is_graded_needs_no_torch(chapter: framework.Chapter) -> None:
     imported: set[str] = set()
     for cell in chapter.cells:

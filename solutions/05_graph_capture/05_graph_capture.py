@@ -72,7 +72,7 @@ for node in BLOCK_NODES[-9:]:
 # %% [markdown] slug="step-2"
 # ## 第二步 为什么列表不够用（Why a list is not enough）
 #
-# 上面的输出里，SwiGLU 的四个节点都在：`linear_4`（gate）、`silu`、`linear_5`（up）、`mul`。第 4 章的办法是找**连续**的 `linear, silu, multiply`。试一试：
+# 上面的输出里，SwiGLU 的四个节点都在：`linear_4`（gate）、`silu`、`linear_5`（up）、`mul_4`。第 4 章的办法是找**连续**的 `linear, silu, multiply`。试一试：
 
 # %% 用第 4 章的办法来找 slug="scan-the-list"
 def scan(ops, pattern):
@@ -84,9 +84,9 @@ targets = [node['target'] for node in BLOCK_NODES if node['op'] == 'call_functio
 print('找到的起点：', scan(targets, ('aten.linear.default', 'aten.silu.default', 'aten.mul.Tensor')))
 
 # %% [markdown] slug="step-2-why"
-# 一个也没有。`silu` 和 `mul` 之间站着 `linear_5`：图是按**执行次序**排成一列的，而乘法要等两个操作数都算完。
+# 一个也没有。`silu` 和 `mul_4` 之间站着 `linear_5`：图是按**执行次序**排成一列的，而乘法要等两个操作数都算完。
 #
-# ![左：列表里 linear_4、silu、linear_5、mul 依次排列，linear_5 隔断了连续匹配；右：同样四个节点画成图，gate 一支和 up 一支在 mul 汇合]({{raw:assets/figures/05_list_and_dag.png}})
+# ![左：列表里 linear_4、silu、linear_5、mul_4 依次排列，linear_5 隔断了连续匹配；右：同样四个节点画成图，gate 一支和 up 一支在 mul_4 汇合]({{raw:assets/figures/05_list_and_dag.png}})
 #
 # *图 1　同样四个节点。左边按次序排，`linear_5` 隔在中间；右边按数据的去向画，SwiGLU 是两支汇合。*
 #
@@ -113,7 +113,9 @@ print('找到的起点：', scan(targets, ('aten.linear.default', 'aten.silu.def
 #
 # 融合组要变成**一个** kernel：输入读进来，一次跑完，输出写回去。由此得到两个条件。
 #
-# **条件一：外面要用的值，kernel 得交出来。** 组里某个节点的值被组外的节点用到，或者它是整张图的输出（live output），它就“看得见”。看得见、模式却没有声明为输出的节点，叫**逃逸的中间结果**（escaping intermediate）。硬要融合，那个值就没有了。
+# **条件一：外面要用的值，kernel 得交出来。** 组里某个节点的值被组外的节点用到，或者它是整张图的输出（live output），它就“看得见”。看得见、模式却没有声明为输出的节点，叫**逃逸的中间结果**（escaping intermediate）。硬要融合，那个值就没有了。写成定义：组 $S$，图的输出 $O$，声明的输出 $D\subseteq S$，
+#
+# $$V(S) = \{\,a\in S \mid a\in O \ \text{或}\ \exists\, b\notin S:\ a\in \mathrm{in}(b)\,\},\qquad \text{没有逃逸} \iff V(S)\subseteq D.$$
 #
 # residual add + RMSNorm 正是例子。$h = x + a$ 先进 RMSNorm，**后面的残差还要再用一次** $h$。
 #
@@ -121,9 +123,13 @@ print('找到的起点：', scan(targets, ('aten.linear.default', 'aten.silu.def
 #
 # *图 2　`add` 的值逃出了组。声明两个输出（$h$ 和 $\mathrm{RMSNorm}(h)$）才合法。*
 #
-# 所以 vLLM 的 `fused_add_rms_norm` 返回两个张量：归一化的结果和 `residual_out`<sup>[5]</sup>。Inductor 的办法是数用户（users）：普通的匹配要求中间节点的用户数与模式一致，不一致就以 `multiple_users` 失败<sup>[4]</sup>。
+# 所以 vLLM 的 `fused_add_rms_norm` 返回两个张量：归一化的结果和 `residual_out`<sup>[5]</sup>。Inductor 的办法是数用户（users）：除了模式的输出，中间节点的用户数必须与模式写的一致，否则以 `multiple_users` 失败<sup>[4]</sup>。
 #
-# **条件二：组与组之间不能互相等待。** kernel 要等**全部**输入到齐才启动，跑完才交出**全部**输出。把每个组缩成一个点（contraction），图里若出现环，就没有可行的执行次序。环有两种来路：
+# **条件二：组与组之间不能互相等待。** kernel 要等**全部**输入到齐才启动，跑完才交出**全部**输出。把每个组缩成一个点（contraction），图里若出现环，就没有可行的执行次序：
+#
+# $$\text{组 } S_1,\dots,S_k \text{ 可以一起执行} \iff G/\{S_1,\dots,S_k\} \text{ 没有环}.$$
+#
+# 环有两种来路：
 #
 # ![左：组 {a, c} 里 a 的结果经过组外的 b 又回到 c，组要等 b，b 要等组；右：两个组各自没有问题，却互相要对方的结果]({{raw:assets/figures/05_cycles.png}})
 #
@@ -199,7 +205,7 @@ PATTERNS = [
 # 5. **`op` 是 `output` 的节点不进图**：它的输入（同样改接过）就是图的 `outputs`，次序和重复都保留。
 # 6. **只读**：不改 `nodes` 和两张表；同样的输入给同样的结果。
 #
-# > 这里丢了信息：`getitem` 取的是第几份，归并以后看不出来。找融合候选够用，拿去执行就不够了。
+# > 这里丢了信息：`getitem` 取的是第几份、`view` 成什么形状，归并以后都看不出来。`reshape` 有时还要复制数据；它不做算术，这里一样去掉。找融合候选够用，拿去执行就不够了。
 #
 # 一行规格，可以运行：同一个 `target` 拆成三段；查表时给出缺省值。
 
@@ -502,7 +508,11 @@ check_random_normalize()
 #
 # 用时 20 分钟 ｜ 难度 ●●● ｜ 要写的：约 10 行
 #
-# 在图里找模式的每一处出现。一处出现是一张对照表（map）：`{模式的键: 节点的 id}`。
+# 在图里找模式的每一处出现。一处出现是一张对照表（map）：`{模式的键: 节点的 id}`。用数学的话说，是一个保持角色和边的单射（injection）$\varphi$：
+#
+# $$\varphi: K\to N,\qquad \mathrm{role}(\varphi(k)) = r_k,\qquad (s, t, i)\in E \Rightarrow \mathrm{in}_{\pi_t(i)}(\varphi(t)) = \varphi(s).$$
+#
+# $K$ 是模式的键，$E$ 是模式的边，$\mathrm{in}_i$ 是第 $i$ 个输入。$\pi_t$ 是目标 $t$ 的输入的一个排列；$t$ 不可交换时，只能是不动的那一个。
 #
 # **规则**（测试只依据这几条）
 #
@@ -1270,10 +1280,9 @@ def make_case(layers, device):
 
 # %% slug="step-5-record" tags=["experiment"]
 def target_name(target):
-    """算子的名字：'aten.linear.default'、'_operator.getitem'；输入和输出的 target 本来就是文字。"""
-    if isinstance(target, (str, torch._ops.OpOverload)):
-        return str(target)
-    return f"{target.__module__}.{target.__name__}"
+    """算子的名字：'aten.linear.default'；getitem 是 Python 的内建函数，写成 '_operator.getitem'。"""
+    text = str(target)
+    return f"{target.__module__}.{target.__name__}" if text.startswith("<") else text
 
 
 def record_nodes(program):
@@ -1556,6 +1565,6 @@ test_graph_capture()
 # 1. PyTorch，[torch.export API Reference](https://docs.pytorch.org/docs/stable/export/api_reference.html)：export 交出只含张量计算的图，算子是函数式的 ATen 算子；`run_decompositions` 再按分解表拆开。
 # 2. PyTorch，[torch.export IR Specification](https://docs.pytorch.org/docs/stable/export.ir_spec.html)：图由节点组成；`placeholder`、`call_function`、`get_attr`、`output`。
 # 3. PyTorch 源码，[torch/fx/passes/infra/partitioner.py](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/passes/infra/partitioner.py)：合并分区前用 `dfs_iter_find_cycle` 检查环；默认的不含计算的算子是 `torch.ops.aten.view` 和 `_operator.getitem`。
-# 4. PyTorch 源码，[torch/_inductor/pattern_matcher.py](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/pattern_matcher.py)：在 FX 图上匹配由 `PatternExpr` 组成的 DAG；用户数不符时以 `multiple_users` 失败。
+# 4. PyTorch 源码，[torch/_inductor/pattern_matcher.py](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/pattern_matcher.py)：在 FX 图上匹配由 `PatternExpr` 组成的 DAG；`_match_users`：模式的输出不限用户数，其余节点不符时以 `multiple_users` 失败。
 # 5. vLLM，[add_rms_fusion](https://docs.vllm.ai/en/latest/api/vllm/compilation/passes/fusion/add_rms_fusion/)：`rms, residual_out = vllm.ir.ops.fused_add_rms_norm(input, residual, weight, epsilon)`，两个输出。
 # 6. 同上：`AddRMSNormFusionPass` 对 `residual_first` 取 `True` 和 `False` 各登记一个模式。
