@@ -8,7 +8,7 @@ The rule, for each question on its own:
    wrote it and the reference solution does not have it. So the one obvious way is no hint, however many take it.
 3. A pair is shown where its similarity (rapidfuzz's ratio, 0 to 100) is above the 99th percentile of the question's
    pairs, held between ``FLOOR`` and ``CEILING``, and its shared distinctive runs cover at least ``MIN_DISTINCTIVE``
-   tokens; half as many do where the two also share an uncommon name, comment or wrong result.
+   tokens; half as many do where the two also share an uncommon comment, wrong result or three uncommon names.
 
 Memory grows with the class, not with its pairs: similarities are counted in 101 bins, and ``KEPT`` pairs are kept.
 """
@@ -25,10 +25,10 @@ from rapidfuzz import fuzz, process
 
 from grader.report.tokens import own_tokens, own_words
 
-MIN_TOKENS = 30
+MIN_TOKENS = 40
 RUN = 6
 FLOOR, CEILING = 60, 90
-MIN_DISTINCTIVE = 24
+MIN_DISTINCTIVE = 40
 KEPT = 40  # pairs of a question
 _BLOCK = 64  # answers compared with all others at once
 
@@ -97,7 +97,7 @@ def similar_answers(answers: Sequence[Answer], release: str, reference: str) -> 
             words = rare_words[i] & rare_words[j]
             runs = rare_runs[i] & rare_runs[j]
             distinctive = min(_covered(kept[i], runs), _covered(kept[j], runs))
-            if distinctive < (MIN_DISTINCTIVE // 2 if words else MIN_DISTINCTIVE):
+            if distinctive < (MIN_DISTINCTIVE // 2 if _telling(words) else MIN_DISTINCTIVE):
                 continue
             item = ((int(row[offset]), distinctive, len(words)), -i, -j)
             (heapq.heappush if len(best) < KEPT else heapq.heappushpop)(best, item)
@@ -149,6 +149,11 @@ def _covered(tokens: list[str], runs: set[Run]) -> int:
             covered += i + RUN - max(i, end)
             end = i + RUN
     return covered
+
+
+def _telling(words: set[str]) -> bool:
+    """Whether words in common are more than a name that anybody could choose."""
+    return len(words) >= 3 or any(not word.isidentifier() for word in words)
 
 
 def _percentile(counts: np.ndarray, share: float) -> int:
