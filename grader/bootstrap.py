@@ -60,7 +60,7 @@ def install(extra: str) -> None:
         return
     print("setup: installing into .venv (the first time takes some minutes) …", flush=True)
     target = f"{ROOT}[{extra}]" if extra else str(ROOT)
-    args = [str(venv_python()), "-m", "pip", "install", "--quiet", *os.environ.get("PIP_ARGS", "").split()]
+    args = [str(venv_python()), "-m", "pip", "install", "-qq", *os.environ.get("PIP_ARGS", "").split()]
     if subprocess.run([*args, "--editable", target]).returncode:
         fail(
             "pip could not install the dependencies (its own message is above)",
