@@ -100,10 +100,17 @@ def test_points_are_lost_only_with_a_reason(ps1, ps2):
 
 
 def test_no_hidden_test_in_anything_that_a_student_gets(ps1):
+    """Some attacks spell the name themselves: what stands in a student's own file is no leak."""
     out, _ = ps1
+    searched = 0
     for path in (out / "feedback").rglob("*.*"):
+        own = CASES / "submissions" / f"{path.parent.name}.ipynb"
+        given = own.read_bytes().decode("utf-8", "replace") if own.exists() else ""
         text = path.read_text("utf-8")
-        assert "SECRET_CANARY" not in text and "-0.25" not in text and "[-5, 20, 21]" not in text, path
+        for secret in ("SECRET_CANARY", "-0.25", "[-5, 20, 21]"):
+            assert secret not in text or secret in given, (path, secret)
+            searched += secret not in given
+    assert searched > 2 * len(PS1_CASES)
 
 
 def test_pages_stay_small_whatever_was_printed(ps1):
