@@ -1301,6 +1301,9 @@ def counted(names):
 
 
 # %% slug="step-5-row" tags=["experiment"]
+import warnings
+
+
 def timed(function):
     """→ (结果, 毫秒)。分解时 torch 内部的弃用警告与本实验无关，不显示。"""
     with warnings.catch_warnings():
@@ -1330,9 +1333,6 @@ def capture(layers, device):
 
 
 # %% slug="step-5-run" tags=["experiment"]
-import warnings
-
-
 def run_capture(device):
     """每个层数导出一次，写一个文件。"""
     path = result_path(GPU_RESULT_PATH, device)
@@ -1408,7 +1408,7 @@ def place_nodes(nodes):
 
 
 # %% slug="plot-function" tags=["plot"]
-GROUP_COLORS = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#D55E00"]
+GROUP_COLORS = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#F0E442", "#BBBBBB", "#D55E00"]
 
 
 def draw_edges(axis, nodes, place):
@@ -1444,7 +1444,8 @@ def draw_graph(axis, graph, groups):
 # %% slug="plot-figure" tags=["plot"]
 def plot_capture(report, note=""):
     """一份结果 → 图：左边是按组着色的图，右边是图例和被拒的匹配。"""
-    figure, (axis, side) = plt.subplots(1, 2, figsize=(10.5, 9), width_ratios=[2.6, 1], facecolor="white")
+    height = max(6, 0.35 * sum(node["role"] != "input" for node in report["graph"]["nodes"]))
+    figure, (axis, side) = plt.subplots(1, 2, figsize=(10.5, height), width_ratios=[2.6, 1], facecolor="white")
     draw_graph(axis, report["graph"], report["groups"])
     lines = ["Groups (chosen)"]
     for number, item in enumerate(report["groups"], 1):
