@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lab build release check grade format clean
+.PHONY: help setup demo test test-all lab build release check grade report format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -44,6 +44,9 @@ check: setup  ## make check NOTEBOOK=file: the visible tests, as a student runs 
 
 grade: setup  ## make grade SUBMISSIONS=dir ASSIGNMENT=04_execution_dispatch OUT=dir
 	$(PY) -m grader grade $(SUBMISSIONS) --assignment $(or $(ASSIGNMENT),04_execution_dispatch) --out $(OUT) --workers $(WORKERS)
+
+report: setup  ## make report OUT=dir [ARGS="--canvas-template FILE"]: the class at a glance, grades for Canvas and Moodle
+	$(PY) -m grader report $(OUT) $(ARGS)
 
 format:  ## let ruff sort imports and format
 	$(PY) -m ruff check --fix .

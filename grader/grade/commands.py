@@ -83,7 +83,12 @@ def _show(out: Path, results: dict, *, as_json: bool) -> None:
     console.print(table(results))
     if results["sandbox"] == "none":
         console.print("graded WITHOUT a sandbox (--unsafe-no-sandbox)", style="bold red")
-    for name, what in (("results.csv", "table"), ("results.json", "all details"), ("feedback", "pages for students")):
+    for name, what in (
+        ("report.html", "the class at a glance, for you"),
+        ("results.csv", "table"),
+        ("results.json", "all details"),
+        ("feedback", "pages for students"),
+    ):
         print(f"{out / name}  ({what})")
 
 

@@ -34,6 +34,7 @@ from grader.gradebook.scores import read_grades
 from grader.gradebook.tree import CourseTree, register
 from grader.model import Limits, Notebook, Submission
 from grader.progress import progress
+from grader.report.page import write_report
 from grader.results import Results, collect_results, write_results
 from grader.structure import max_score_of, questions_of
 
@@ -96,7 +97,7 @@ def grade(options: GradeOptions) -> tuple[Path, Results]:
 
 
 def write_all(out: Path) -> Results:
-    """Write results.json, results.csv and the feedback from the gradebook and the records.
+    """Write results.json, results.csv, the feedback and the class report from the gradebook and the records.
 
     Call it inside :func:`shared_session`.
 
@@ -106,6 +107,7 @@ def write_all(out: Path) -> Results:
     results = collect_results(out)
     write_results(out, results)
     write_feedback(out, results)
+    write_report(out, results)
     return results
 
 
