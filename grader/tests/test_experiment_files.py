@@ -188,7 +188,7 @@ def test_killed_in_the_middle_leaves_the_old_file(folder: Path) -> None:
 
 
 def test_failure_messages_hold_the_reason_but_no_path() -> None:
-    error = RuntimeError("CppCompileError: g++ /home/someone/.cache/torch/x.cpp failed\n\nSet TORCHDYNAMO_VERBOSE=1 …")
+    error = RuntimeError("CppCompileError: g++ /tmp/torchinductor/x.cpp failed\n\nSet TORCHDYNAMO_VERBOSE=1 …")
     failure = shared()["describe_failure"](32, error)
     assert failure == {
         "token_count": 32,
