@@ -300,7 +300,7 @@ TODO_3 = (
     patched("t3_zero_band", "todo3_verdict", "above 1 is faster", (BAND, "band = 0")),
     patched(
         "t3_sum_band",
-        "todo3_policy",
+        "todo3_band",
         "adds the A/A deviation to the least gain",
         (BAND, "band = policy['min_gain'] + max(0, aa_high - 1, 1 / aa_low - 1)"),
     ),
@@ -310,7 +310,7 @@ TODO_3 = (
         "the widest A/A for all",
         (
             BAND,
-            "band = max([policy['min_gain']] + [x for r in measured for x in (r['aa_ci95'][1] - 1, 1 / r['aa_ci95'][0] - 1)])",
+            "band = max([policy['min_gain'], *(max(r['aa_ci95'][1], 1 / r['aa_ci95'][0]) - 1 for r in measured)])",
         ),
     ),
     patched(
@@ -424,7 +424,7 @@ def kernel_evidence(events, device):
             found.update({e['name']: e['count']})
         else:
             host_calls += e['count']
-    marked = [e for e in events if e['name'].startswith('Torch-Compiled Region') or e['name'].startswith('## Call CompiledFxGraph')]
+    marked = [e for e in events if e['name'].split(' ')[:2] in (['Torch-Compiled', 'Region:'], ['##', 'Call'])]
     fused = [name for name in found if 'triton_' in name or 'cpp_fused' in name]
     level = 'kernel_observed' if fused else ('capture_only' if marked else 'none')
     return {'level': level, 'kernels': dict(found), 'dropped': {'host': host_calls, 'compile': compile_calls}}
