@@ -270,6 +270,7 @@ def test_limit():
     cause = "动态条目也占一个名额；1 也占一个"
     want = "new_static new_dynamic eager_limit hit eager_limit hit"
     check_events([5, 6, 1, 7, 1, 5], "auto", want, cause, "2.3 上限", limit=2)
+    check_events([5, 5, 5, 6, 7], "static", "new_static hit hit new_static eager_limit", "占名额的是条目，不是调用", "2.3 上限", limit=2)
     cause = "上限是 1 时，auto 永远没有机会变成动态"
     check_events([5, 6, 5, 7], "auto", "new_static eager_limit hit eager_limit", cause, "2.3 上限", limit=1)
 
@@ -549,6 +550,9 @@ test_bucket_edges()
 # %% TODO 2：许多随机数据 slug="todo2-hidden" todo=2 step="3.3 动态规划" nbgrader={"grade": true, "grade_id": "todo2_hidden", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 # 隐藏测试：随机的长度与桶数，与穷举比较
 ### BEGIN HIDDEN TESTS
+import random
+
+
 def test_random_buckets():
     rng = random.Random(6)
     for _ in range(60):
@@ -658,7 +662,7 @@ test_unsorted_buckets()
 #
 # 三个函数都做完后，运行下面这一格。它用你的模拟器预言：同样的 200 个请求，每种策略编译几份、多少次退回 eager。
 
-# %% 预言 slug="together"
+# %% 预言 slug="together" tags=["experiment"]
 try:
     buckets = choose_buckets(stream, 4)
     padded = [bucket_for(n, buckets) for n in stream]
