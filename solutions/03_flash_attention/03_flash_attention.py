@@ -195,7 +195,7 @@ print("exp(-inf - 0)      =", torch.exp(minus_inf - 0).item())
 # </details>
 
 # %% 在线 softmax 的一步更新 slug="todo1" todo=1 stub="请先完成 TODO 1：online_softmax_update 还没有实现" nbgrader={"grade": false, "grade_id": "todo1", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def online_softmax_update(m, l, acc, scores, values):  # noqa: E741
+def online_softmax_update(m, l, acc, scores, values):
     """并入一块分数。m, l (Bq,)；acc (Bq, dv)；scores (Bq, Bk)；values (Bk, dv) → 新的 (m, l, acc)。"""
     # TODO 1：依次求新的最大值、折扣、这一块的指数，再更新 l 和 acc
     ### BEGIN SOLUTION
@@ -269,7 +269,7 @@ def feed(*blocks):
 
 def test_single_block():
     scores, values = torch.tensor([[2.0, 1.0, 4.0], [0.5, -1.0, 0.0]]), torch.tensor([[1.0, 0.0], [2.0, 1.0], [3.0, -1.0]])
-    m, l, acc = feed((scores, values))  # noqa: E741
+    m, l, acc = feed((scores, values))
     s, step = scores.double(), "2.1 三个量，一条不变式"
     p = torch.exp(s - s.amax(1, keepdim=True))
     check_tensor("m", m, s.amax(1), "m 应是每一行的最大值，沿最后一维求", step)
@@ -283,7 +283,7 @@ test_single_block()
 def test_rescale():
     first = torch.tensor([[2.0, 1.0], [0.0, 0.5]]), torch.tensor([[1.0, -1.0], [2.0, 0.5]])
     second = torch.tensor([[4.0], [1.5]]), torch.tensor([[3.0, 2.0]])
-    m, l, acc = feed(first, second)  # noqa: E741
+    m, l, acc = feed(first, second)
     s, step = torch.cat([first[0], second[0]], 1).double(), "2.2 换一个最大值，旧账要打折"
     v = torch.cat([first[1], second[1]]).double()
     p = torch.exp(s - s.amax(1, keepdim=True))
@@ -301,7 +301,7 @@ def test_running_maximum():
     step = "2.2 换一个最大值，旧账要打折"
     cause = "m 丢了：新的最大值要与旧的 m 比较，所有指数都要减去它，自变量才不会是正数"
     for name, order in (("先大后小", (big, small)), ("先小后大", (small, big))):
-        m, l, acc = feed(*order)  # noqa: E741
+        m, l, acc = feed(*order)
         s = torch.cat([scores for scores, _ in order], 1).double()
         v = torch.cat([values for _, values in order]).double()
         p = torch.exp(s - s.amax(1, keepdim=True))
@@ -317,11 +317,11 @@ def test_masked_rows():
     step = "2.4 整行都被遮住怎么办"
     hidden = torch.tensor([[NEG_INF, NEG_INF], [0.0, NEG_INF]]), torch.tensor([[1.0], [2.0]])
     late = torch.tensor([[-1e4], [NEG_INF]]), torch.tensor([[5.0]])
-    _, l, acc = feed(hidden)  # noqa: E741
+    _, l, acc = feed(hidden)
     cause = "-inf - (-inf) 是 nan；整行看不见时 l 与 acc 应保持 0"
     check_tensor("第一行全遮住，l", l, torch.tensor([0.0, 1.0]).double(), cause, step)
     check_tensor("第一行全遮住，acc", acc, torch.tensor([[0.0], [1.0]]).double(), cause, step)
-    _, l, acc = feed(hidden, late)  # noqa: E741
+    _, l, acc = feed(hidden, late)
     cause = "m 被存成了 0 或别的有限值，压没了后来的 -1e4；或已有内容的行被一块全遮住的分数冲掉"
     check_tensor("先遮住、后看见，l", l, torch.tensor([1.0, 1.0]).double(), cause, step)
     check_tensor("先遮住、后看见，acc", acc, torch.tensor([[5.0], [1.0]]).double(), cause, step)
@@ -342,7 +342,7 @@ def test_random_blocks():
             blocks.append((scores, torch.randn(size, width, generator=rng)))
         blocks.append((torch.randn(rows, 1, generator=rng), torch.randn(1, width, generator=rng)))
         for order in (blocks, blocks[::-1]):
-            m, l, acc = feed(*order)  # noqa: E741
+            m, l, acc = feed(*order)
             s = torch.cat([scores for scores, _ in order], 1).double()
             p = torch.exp(s - s.amax(1, keepdim=True))
             check_tensor("m", m, s.amax(1), "最大值", "2.2")
@@ -540,7 +540,7 @@ def tiled_attention(q, k, v, block, causal):
         q_i = q[i : i + block]  # (Bq, d)
         rows = torch.arange(i, i + q_i.shape[0])  # (Bq,)，全局位置
         m = torch.full((q_i.shape[0],), NEG_INF, dtype=q.dtype)
-        l = torch.zeros(q_i.shape[0], dtype=q.dtype)  # noqa: E741
+        l = torch.zeros(q_i.shape[0], dtype=q.dtype)
         acc = torch.zeros(q_i.shape[0], dv, dtype=q.dtype)
         for j in range(0, nk, block):
             scores = q_i @ k[j : j + block].T / math.sqrt(d)  # (Bq, Bk)
@@ -548,7 +548,7 @@ def tiled_attention(q, k, v, block, causal):
                 cols = torch.arange(j, j + scores.shape[1])  # (Bk,)
                 visible = cols[None, :] <= rows[:, None] + (nk - nq)  # (Bq, Bk)
                 scores = scores.masked_fill(~visible, NEG_INF)
-            m, l, acc = online_softmax_update(m, l, acc, scores, v[j : j + block])  # noqa: E741
+            m, l, acc = online_softmax_update(m, l, acc, scores, v[j : j + block])
         out[i : i + block] = acc / torch.where(l == 0, torch.ones_like(l), l)[:, None]
     return out
     ### END SOLUTION
