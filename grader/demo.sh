@@ -14,7 +14,7 @@ say "build: masters in solutions/ → student notebooks in notebooks/"
 
 say "grade: the sample class (assets/sample_class/$assignment), every notebook in its own sandbox"
 .venv/bin/python -m grader grade "assets/sample_class/$assignment" --assignment "$assignment" \
-    --out "$out/class" --workers "$workers"
+    --out "$out/class" --workers "$workers" --limit call_s=3
 
 say "experiment: eager against torch.compile on this CPU, small"
 .venv/bin/python -m grader experiment "$assignment" --out "$out/experiment" \

@@ -17,6 +17,13 @@ HEADS = {
     "en": ("#", "Chapter", "What you learn to do", "Minutes", "Read first", "Open in"),
     "zh": ("#", "章", "学会做什么", "分钟", "先修", "在线打开"),
 }
+# {0} is the service, {1} the chapter's number: what a reader who sees no image gets.
+ALT = {"en": "open chapter {1} in {0}", "zh": "在 {0} 打开第 {1} 章"}
+BADGES = {
+    "Colab": "https://colab.research.google.com/assets/colab-badge.svg",
+    "ModelScope": "https://img.shields.io/badge/Open%20in-ModelScope-624aff",
+}
+LATER = {"en": "being written", "zh": "编写中"}
 KEYS = {"folder": str, "en": str, "zh": str, "learn_en": str, "learn_zh": str, "minutes": int, "needs": list}
 
 
@@ -61,10 +68,14 @@ def _table(chapters: list[dict[str, Any]], language: str, readme: Path, settings
     for chapter in chapters:
         folder = chapter["folder"]
         student = f"notebooks/{folder}/{folder}.ipynb"
-        title, opened = chapter[language], ""
+        title, opened = chapter[language], LATER[language]
         if (settings.root / "solutions" / folder / f"{folder}.py").is_file():
             title = f"[{title}]({Path(os.path.relpath(settings.root / student, readme.parent)).as_posix()})"
-            opened = f"[Colab]({settings.colab(student)}) · [ModelScope]({settings.modelscope(student)})"
+            addresses = {"Colab": settings.colab(student), "ModelScope": settings.modelscope(student)}
+            opened = " ".join(
+                f"[![{ALT[language].format(service, int(folder[:2]))}]({BADGES[service]})]({address})"
+                for service, address in addresses.items()
+            )
         needs = ", ".join(str(int(need[:2])) for need in chapter["needs"]) or "–"
         minutes = str(chapter["minutes"])
         rows.append((str(int(folder[:2])), title, chapter[f"learn_{language}"], minutes, needs, opened))

@@ -344,8 +344,8 @@ def test_tables_of_chapters_are_filled_in_and_checked(tree: Path, no_run: None) 
     assert build(root=tree) == [readme] and build(root=tree) == []
     text = readme.read_text("utf-8")
     assert text.startswith("# 课程\n") and text.endswith("<!-- end of chapters -->\n尾\n")
-    assert "| 9 | [演示](09_demo/09_demo.ipynb) | 缩放 | 5 | – | [Colab](https://colab.research.google.com/" in text
-    assert "| 10 | 以后 | 更多 | 7 | 9 |  |" in text
+    assert "| 9 | [演示](09_demo/09_demo.ipynb) | 缩放 | 5 | – | [![在 Colab 打开第 9 章](" in text
+    assert "| 10 | 以后 | 更多 | 7 | 9 | 编写中 |" in text
 
 
 def test_a_series_that_lacks_a_key_is_refused(tree: Path) -> None:
