@@ -128,6 +128,25 @@ def test_the_verb_writes_it_again_with_the_exports(out, capsys):
     assert 'id="exports"' in again and "10 grades filled in" in again
 
 
+@pytest.mark.sandbox
+def test_a_gradebook_of_canvas_goes_through_the_command_line(out, tmp_path, capsys):
+    template = tmp_path / "gradebook.csv"
+    template.write_text(
+        "Student,ID,SIS Login ID,Section,Problem set (7),Ps1 (8)\n    Points Possible,,,,10,20\n"
+        '"Roe, John",1002,jroe,A,9,\n"Page, Html",1011,hp,A,,\n"Untouched, Ulf",1010,uu,A,,3\n'
+    )
+    assert main(["report", str(out), "--canvas-template", str(template)]) == 0
+    assert (out / "canvas.csv").read_text("utf-8") == (
+        "Student,ID,SIS Login ID,Section,Ps1 (8)\n    Points Possible,,,,20\n"
+        '"Roe, John",1002,jroe,A,10\n"Page, Html",1011,hp,A,\n"Untouched, Ulf",1010,uu,A,0\n'
+    )
+    told = capsys.readouterr()
+    assert "no row found for doejane" in told.err and "scaled" in told.err and "2 grades for Canvas" in told.out
+    assert "poelin" in Outline((out / "report.html").read_text("utf-8")).sections["exports"]
+    assert main(["report", str(out), "--canvas-template", str(template), "--canvas-column", "Quiz"]) == 2
+    assert "Problem set (7); Ps1 (8)" in capsys.readouterr().err
+
+
 def test_a_folder_without_a_class_is_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
     assert "no class was graded" in capsys.readouterr().err
