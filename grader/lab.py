@@ -52,7 +52,7 @@ def launch(folder: Path | None = None, extra: list[str] | None = None, *, root: 
     argv = [sys.executable, "-m", "jupyterlab", *(extra or [])]
     if folder is None:
         # formgrader wants the whole course below the server's root; the file browser starts in notebooks/
-        argv.append(f"--ServerApp.preferred_dir={root / 'notebooks'}")
+        argv.append(f"--FileContentsManager.preferred_dir={root / 'notebooks'}")
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # Jupyter refuses root without it: containers
         argv.append("--allow-root")
     config = os.pathsep.join(filter(None, [str(root / "grader"), os.environ.get("JUPYTER_CONFIG_PATH")]))
