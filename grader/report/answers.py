@@ -18,6 +18,7 @@ from grader.structure import nbgrader_metadata, questions_of
 
 MAX_LINES = 200  # of an answer that are shown
 MAX_LINE = 300  # characters
+MAX_WORDS = 80  # of a line that is compared word by word
 
 Piece = tuple[str, bool]  # text, and whether the other side has something else there
 
@@ -79,6 +80,8 @@ def side_by_side(left: str, right: str) -> list[Line]:
 def _pair(left: str, right: str) -> Line:
     """Two lines that do the same, with the words marked in which they differ."""
     lefts, rights = _words(left), _words(right)
+    if max(len(lefts), len(rights)) > MAX_WORDS:  # comparing takes the square of their number
+        return Line([(left, left != right)], [(right, left != right)], same=True)
     one: list[Piece] = []
     other: list[Piece] = []
     for what, a, b, c, d in SequenceMatcher(None, lefts, rights, autojunk=False).get_opcodes():

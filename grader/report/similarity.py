@@ -29,7 +29,7 @@ MIN_TOKENS = 40
 RUN = 6
 FLOOR, CEILING = 60, 90
 MIN_DISTINCTIVE = 40
-KEPT = 40  # pairs of a question
+KEPT = 20  # pairs of a question
 _BLOCK = 64  # answers compared with all others at once
 
 Run = tuple[str, ...]
@@ -88,6 +88,7 @@ def similar_answers(answers: Sequence[Answer], release: str, reference: str) -> 
     rare_runs = _rare([_runs(own) for own in kept], _runs(own_tokens(reference, given)), few)
     words_of = [own_words(answer.code, given) | answer.mistakes for answer in chosen]
     rare_words = _rare(words_of, own_words(reference, given) | own_words(release, ()), few)
+    places = [_places(own, rare) for own, rare in zip(kept, rare_runs, strict=True)]
     counts = np.zeros(101, dtype=np.int64)
     best: list[tuple[tuple[int, int, int], int, int]] = []
     for i, row in _scores(_as_text(kept)):
@@ -95,15 +96,18 @@ def similar_answers(answers: Sequence[Answer], release: str, reference: str) -> 
         for offset in np.flatnonzero(row >= FLOOR):
             j = i + 1 + int(offset)
             words = rare_words[i] & rare_words[j]
+            least = MIN_DISTINCTIVE // 2 if _telling(words) else MIN_DISTINCTIVE
             runs = rare_runs[i] & rare_runs[j]
-            distinctive = min(_covered(kept[i], runs), _covered(kept[j], runs))
-            if distinctive < (MIN_DISTINCTIVE // 2 if _telling(words) else MIN_DISTINCTIVE):
+            if len(runs) * RUN < least:  # spares most pairs the exact count
+                continue
+            distinctive = min(_covered(places[i], runs), _covered(places[j], runs))
+            if distinctive < least:
                 continue
             item = ((int(row[offset]), distinctive, len(words)), -i, -j)
             (heapq.heappush if len(best) < KEPT else heapq.heappushpop)(best, item)
-    least = min(CEILING, max(FLOOR, _percentile(counts, 0.99)))
+    threshold = min(CEILING, max(FLOOR, _percentile(counts, 0.99)))
     for (similarity, distinctive, _), i, j in sorted(best, reverse=True):
-        if similarity >= least:
+        if similarity >= threshold:
             shared = tuple(sorted(rare_words[-i] & rare_words[-j]))
             found.pairs.append(Pair(chosen[-i], chosen[-j], similarity, distinctive, shared))
     return found
@@ -139,15 +143,19 @@ def _rare(found: list[set], known: set, few: int) -> list[set]:
     return [items & rare for items in found]
 
 
-def _covered(tokens: list[str], runs: set[Run]) -> int:
-    """How many tokens lie in one of the runs."""
-    if not runs:
-        return 0
-    covered, end = 0, 0
-    for i in range(len(tokens) - RUN + 1):
-        if tuple(tokens[i : i + RUN]) in runs:
-            covered += i + RUN - max(i, end)
-            end = i + RUN
+def _places(tokens: list[str], runs: set[Run]) -> list[tuple[int, Run]]:
+    """Where in an answer these runs begin, in order."""
+    starts = range(len(tokens) - RUN + 1)
+    return [(i, run) for i in starts if (run := tuple(tokens[i : i + RUN])) in runs]
+
+
+def _covered(places: list[tuple[int, Run]], runs: set[Run]) -> int:
+    """How many tokens of an answer lie in one of the runs."""
+    covered = end = 0
+    for start, run in places:
+        if run in runs:
+            covered += start + RUN - max(start, end)
+            end = start + RUN
     return covered
 
 
