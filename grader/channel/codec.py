@@ -31,6 +31,7 @@ from typing import Any, NoReturn
 __all__ = ["Caps", "CodecError", "Opaque", "Reference", "TooLarge", "decode", "dumps", "encode", "loads"]
 
 SMALL_INT = 1 << 53
+MAX_ALIKE = 1_000
 NUMPY_DTYPE = re.compile(r"[<>|=][biufcSUmM][0-9]{1,7}(\[[0-9]{0,6}[a-zA-Zμ]{1,7}\])?")
 TORCH_DTYPES = frozenset(
     [
@@ -137,6 +138,7 @@ class _Encoder:
         self.left = caps.elements
         self.bytes_left = caps.size
         self.open: set[int] = set()
+        self.keys = 0  # above 0 within the key of a mapping or the element of a set
 
     def value(self, v: Any, depth: int) -> Any:
         self.left -= 1
@@ -160,6 +162,8 @@ class _Encoder:
         for base, method in _EXACT.items():  # subclasses: most specific first, see the order of the table
             if issubclass(kind, base):
                 return method(self, v, depth)
+        if self.keys:
+            raise CodecError("a set or a mapping whose elements are no plain values")
         if self.strict:
             raise CodecError(f"an object of type {kind.__name__!r} can't be passed to the student's process")
         return ["o", _type_name(kind)]
@@ -191,17 +195,33 @@ class _Encoder:
         return [tag, base64.b64encode(v).decode()]
 
     def items(self, tag: str, v: Any, iterator: Any, depth: int) -> list[Any]:
+        return [tag, *(self.value(item, depth + 1) for item in self.guarded(v, iterator))]
+
+    def guarded(self, v: Any, iterator: Any) -> Any:
+        """The items of a container that must not contain itself."""
         if id(v) in self.open:
             raise CodecError("a structure that contains itself")
         self.open.add(id(v))
-        out = [tag]
-        for item in iterator:
-            out.append(self.value(item, depth + 1))
+        yield from iterator
         self.open.discard(id(v))
-        return out
 
     def mapping(self, v: dict[Any, Any], depth: int) -> list[Any]:
-        return self.items("d", v, (x for pair in dict.items(v) for x in pair), depth)
+        out = ["d"]
+        for key, value in self.guarded(v, dict.items(v)):
+            out += [self.key(key, depth), self.value(value, depth + 1)]
+        return out
+
+    def elements(self, tag: str, v: Any, iterator: Any, depth: int) -> list[Any]:
+        return [tag, *(self.key(x, depth) for x in self.guarded(v, iterator))]
+
+    def key(self, v: Any, depth: int) -> Any:
+        """A value that the other side must be able to hash."""
+        if isinstance(v, (list, dict, set, bytearray)):
+            raise CodecError("a set or a mapping whose elements are no plain values")
+        self.keys += 1
+        out = self.value(v, depth + 1)
+        self.keys -= 1
+        return out
 
     def _array(self, v: Any, kind: type) -> list[Any] | None:
         np, torch = sys.modules.get("numpy"), sys.modules.get("torch")
@@ -269,8 +289,8 @@ _EXACT: dict[type, Callable[[_Encoder, Any, int], Any]] = {
     complex: lambda e, v, d: ["c", e.real(v.real, d), e.real(v.imag, d)],
     bytes: lambda e, v, d: e.binary("b", bytes.__getitem__(v, slice(None))),
     bytearray: lambda e, v, d: e.binary("B", bytearray.__getitem__(v, slice(None))),
-    set: lambda e, v, d: e.items("s", v, set.__iter__(v), d),
-    frozenset: lambda e, v, d: e.items("z", v, frozenset.__iter__(v), d),
+    set: lambda e, v, d: e.elements("s", v, set.__iter__(v), d),
+    frozenset: lambda e, v, d: e.elements("z", v, frozenset.__iter__(v), d),
     range: lambda e, v, d: ["r", *(e.integer(x, d) for x in (v.start, v.stop, v.step))],
     slice: lambda e, v, d: ["sl", *(e.value(x, d + 1) for x in (v.start, v.stop, v.step))],
     type(Ellipsis): lambda e, v, d: ["e"],
@@ -371,7 +391,19 @@ class _Decoder:
         if len(items) % 2:
             raise CodecError("a mapping with a key and no value")
         values = self.all(items, depth)
-        return dict(zip(values[::2], values[1::2], strict=True))
+        return dict(zip(self.apart(values[::2]), values[1::2], strict=True))
+
+    def apart(self, keys: list[Any]) -> list[Any]:
+        """Keys, unless so many hash alike that a table of them would take minutes to build."""
+        if len(keys) - len({hash(key) for key in keys}) > MAX_ALIKE:
+            raise TooLarge(f"more than {MAX_ALIKE} keys that hash alike")
+        return keys
+
+    def range(self, items: list[Any], depth: int) -> range:
+        found = range(*self.typed(items, int, 3, depth))
+        if self.resolve is None and len(found) > self.caps.elements:  # a test that lists it would run out of memory
+            raise TooLarge(f"a range of more than {self.caps.elements} numbers")
+        return found
 
     def complex(self, items: list[Any], depth: int) -> complex:
         return complex(*self.typed(items, float, 2, depth))
@@ -472,9 +504,9 @@ _TAGS: dict[str, Callable[[_Decoder, list[Any], int], Any]] = {
     "d": _Decoder.mapping,
     "b": _Decoder.binary,
     "B": lambda s, x, d: bytearray(s.binary(x, d)),
-    "s": lambda s, x, d: set(s.all(x, d)),
-    "z": lambda s, x, d: frozenset(s.all(x, d)),
-    "r": lambda s, x, d: range(*s.typed(x, int, 3, d)),
+    "s": lambda s, x, d: set(s.apart(s.all(x, d))),
+    "z": lambda s, x, d: frozenset(s.apart(s.all(x, d))),
+    "r": _Decoder.range,
     "sl": _Decoder.slice,
     "e": lambda s, x, d: ...,
     "dt": _Decoder.datetime,

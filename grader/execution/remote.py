@@ -55,6 +55,7 @@ class StudentFault:
     """Mixed into the exception that stands for one of the student's. ``info`` is what `worker.describe` told."""
 
     type_name = ""
+    kind = ""  # the builtin type that it is: a student names his own types, and could name one after hidden inputs
     text = ""
     cell: str | None = None
     line: int | None = None
@@ -87,6 +88,9 @@ def _bases() -> dict[str, type[BaseException]]:
 
 
 BUILTIN_BASES = _bases()
+BUILTIN_EXCEPTIONS = frozenset(
+    name for name, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, BaseException)
+)
 
 
 def _text(value: object, cap: int) -> str:
@@ -106,6 +110,7 @@ def exception(info: Any) -> Exception:
     bases = (base,) if issubclass(base, StudentFault) else (StudentFault, base)
     error = type(name, bases, {"__module__": "student"})()
     error.type_name = name
+    error.kind = info["base"] if type(info.get("base")) is str and info["base"] in BUILTIN_EXCEPTIONS else "Exception"
     error.text = _text(info.get("text"), 2000)
     error.cell = info["cell"] if type(info.get("cell")) is str else None
     error.line = info["line"] if type(info.get("line")) is int else None

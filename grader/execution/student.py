@@ -47,9 +47,10 @@ class CellRun:
 class CellStopped(Exception):
     """The process died or was ended while a cell ran."""
 
-    def __init__(self, cell: StudentCell, status: str, message: str) -> None:
+    def __init__(self, cell: StudentCell, status: str, message: str, *, forged: bool = False) -> None:
         super().__init__(message)
         self.cell = cell
+        self.forged = forged
         self.status = status
         self.message = message
 
@@ -68,6 +69,7 @@ class Student:
         self.hits: set[str] = set()
         self.forged = 0
         self.survivors = 0
+        self.knows_hidden = False  # whether a hidden test ran against this sandbox
         self.sandbox: Sandbox | None = None
         self.fork = True
         self.left = request.limits.notebook_s  # for the first run of each cell
@@ -87,6 +89,7 @@ class Student:
             self.sandbox.close()
             self.hits |= self.sandbox.hits
             self.sandbox = None
+            self.knows_hidden = False
 
     # ------------------------------------------------------------------------------------------------- the cells
 
@@ -100,15 +103,32 @@ class Student:
             except CellStopped as stopped:
                 self._weaken(stopped)
                 self.discard()
-        self.survivors = self.sandbox.others()
-        if self.survivors:
+                continue
+            if self._is_broken():
+                self._only_definitions()
+                self.discard()
+        left_running = self.sandbox.others()
+        self.survivors = max(self.survivors, left_running)
+        if left_running:
             self.sandbox.sweep()
         self.fork = self.sandbox.can_fork and self.sandbox.threads() == 1
         self._disk = self.sandbox.disk_state()
 
+    def _is_broken(self) -> bool:
+        """Whether a replaced part of the shell kept a solution cell from running."""
+        errors = [self.runs[c.key].error for c in self.cells.student if c.role == "solution" and c.key in self.runs]
+        return bool(self.patched) and FULL in self.modes.values() and any(e and e.cell is None for e in errors)
+
+    def _only_definitions(self) -> None:
+        self.modes = {key: DEFINITIONS if mode == FULL else mode for key, mode in self.modes.items()}
+
     def _weaken(self, stopped: CellStopped) -> None:
         key = stopped.cell.key
-        self.modes[key] = WEAKER.get(self.modes[key], SKIP)
+        if (stopped.forged or self.modes[key] == DEFINITIONS) and FULL in self.modes.values():
+            # The fault may lie in what another cell left behind (a thread, a child, a patch): keep only definitions.
+            self._only_definitions()
+        else:
+            self.modes[key] = WEAKER.get(self.modes[key], SKIP)
         earlier = self.runs.get(key)
         if earlier is None or earlier.status in ("ok", "error"):
             outputs = earlier.outputs if earlier else []
@@ -159,7 +179,7 @@ class Student:
             raise CellStopped(cell, status, text) from None
         except codec.CodecError:
             self.forged += 1
-            raise CellStopped(cell, "error", "单元格破坏了与评分程序的通信 (forged reply)") from None
+            raise CellStopped(cell, "error", "单元格破坏了与评分程序的通信 (forged reply)", forged=True) from None
         finally:
             took = time.monotonic() - begun
             self.replays_left -= took

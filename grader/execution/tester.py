@@ -14,6 +14,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from grader.execution import verdict
@@ -119,6 +120,35 @@ class Printed(io.StringIO):
 
 
 def run_test(
+    context: verdict.Context, test: TestCell, namespace: TestNamespace, student: Student, emit: Emit
+) -> verdict.Judged:
+    """Run one test and judge it.
+
+    Student code can keep what a hidden test passed in (in shared memory, in a file) and tell it in the words of a
+    later, visible failure. So where hidden tests ran before, those words come from a second try, in a sandbox that has
+    seen none; the score stays that of the first.
+    """
+    knows, names = student.knows_hidden, dict(namespace.globals)
+    judged = _run_once(context, test, namespace, student, emit)
+    student.knows_hidden = student.sandbox is not None and (student.knows_hidden or bool(test.hidden_lines))
+    if not knows or not _tells(judged.outcome):
+        return judged
+    student.discard()
+    namespace.globals.clear()
+    namespace.globals.update(names)
+    again = _run_once(context, test, namespace, student, emit)
+    student.knows_hidden = student.sandbox is not None and bool(test.hidden_lines)
+    same = again.outcome.status == judged.outcome.status and not again.outcome.hidden
+    message = again.outcome.message if same else f"「{test.title}」未通过"
+    return replace(judged, outcome=replace(judged.outcome, message=message))
+
+
+def _tells(outcome: TestOutcome) -> bool:
+    """Whether the message may hold words or values of the student's."""
+    return outcome.status in ("failed", "error") and not outcome.hidden and bool(outcome.message)
+
+
+def _run_once(
     context: verdict.Context, test: TestCell, namespace: TestNamespace, student: Student, emit: Emit
 ) -> verdict.Judged:
     """Run one test against a fresh process and judge it. No exception of the test or of the student leaves."""

@@ -148,7 +148,7 @@ def _explain(context: Context, test: TestCell, error: BaseException) -> tuple[st
         return "crashed", "内存超过上限 (memory limit, MemoryError)", "内存超过上限 (memory limit)"
     if isinstance(error, StudentFault):
         where = _where(context, error)
-        return "error", f"{error.type_name}: {error.text}{where}", f"你的代码抛出 {error.type_name}{where}"
+        return "error", f"{error.type_name}: {error.text}{where}", f"你的代码抛出 {error.kind}{where}"
     if isinstance(error, AuthoringError):
         return "error", f"评分单元格「{test.title}」本身有误，请联系教师", "评分单元格本身有误，请联系教师"
     if isinstance(error, AssertionError):
@@ -165,8 +165,8 @@ def _failing_line(test: TestCell, error: BaseException) -> str:
 
 def _where(context: Context, error: Any) -> str:
     cell = context.cells.by_key(error.cell)
-    if cell is None or error.line is None:
-        return ""
+    if cell is None or error.line is None or not 0 < error.line <= cell.source.count("\n") + 1:
+        return ""  # a line that isn't there could tell what a hidden test passed in
     return f"（你的单元格「{cell.title}」第 {error.line} 行）"
 
 
