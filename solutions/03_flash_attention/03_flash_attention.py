@@ -422,7 +422,7 @@ print("mask of this chapter (lower right):\n", sdpa(q, k, v, attn_mask=lower_rig
 #
 # 数值对了还不够，本章的目的是**不存那张表**。测试会在你的函数运行时记录每一个新建的张量（视图不算），规则是：
 #
-# 1. 任何新张量的元素数都小于 $N_q\times N_k$。整张的布尔掩码也算违规：掩码同样要分块造。
+# 1. 任何新张量的元素数都小于 $N_q\times N_k$。整张的布尔掩码也算违规：掩码同样要分块造。改用 NumPy 数组或 Python 列表存整张表，也算。
 # 2. 除 $K$、$V$ 的副本以外，浮点或布尔张量里不许有长度为 $N_k$ 的一维：一次算一整行分数也不行。`torch.arange` 之类的整数下标不限。
 # 3. 不许调用现成的 `scaled_dot_product_attention`。
 #
