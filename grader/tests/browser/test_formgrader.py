@@ -1,0 +1,68 @@
+"""Guards an instructor's way through nbgrader's formgrader on a graded class, started as the README says."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import FrameLocator, Page, expect
+
+from grader.cli import main
+from grader.tests.browser.support import CHAPTER, ROOT, Lab, running_lab, shot
+
+pytestmark = [pytest.mark.slow, pytest.mark.sandbox, pytest.mark.timeout(600)]
+SAMPLE = ROOT / "assets" / "sample_class" / CHAPTER
+STUDENTS = ("zhang_wei", "朱玲")
+
+
+@pytest.fixture
+def graded(tmp_path: Path) -> Path:
+    for who in STUDENTS:
+        shutil.copytree(SAMPLE / who, tmp_path / "class" / who)
+    assert main(["grade", str(tmp_path / "class"), "--assignment", CHAPTER, "--out", str(tmp_path / "out")]) == 0
+    (tmp_path / "home").mkdir()
+    return tmp_path / "out"
+
+
+def open_formgrader(page: Page, lab: Lab) -> FrameLocator:
+    """Nbgrader → Formgrader in JupyterLab's menu; returns what it shows."""
+    page.goto(lab.url("lab"))
+    page.get_by_role("menuitem", name="Nbgrader").click()
+    page.locator(".lm-Menu-item", has_text="Formgrader").click()
+    return page.frame_locator("iframe").first
+
+
+def score_of(out: Path, who: str) -> float:
+    with (out / "results.csv").open(encoding="utf-8-sig", newline="") as stream:
+        return next(float(row["score"]) for row in csv.DictReader(stream) if row["student"] == who)
+
+
+def test_look_open_a_submission_and_override_a_score(page: Page, graded: Path) -> None:
+    before = score_of(graded, "zhang_wei")
+    assert 0 < before < 100
+    with running_lab(graded.parent / "home", graded) as lab:
+        frame = open_formgrader(page, lab)
+        expect(frame.get_by_role("link", name=CHAPTER, exact=True).first).to_be_visible()
+        shot(page, "formgrader_1_assignments")
+        page.goto(lab.url("formgrader/gradebook").replace("?", f"/{CHAPTER}/{CHAPTER}/?"))
+        rows = page.locator("tbody tr")
+        expect(rows).to_have_count(len(STUDENTS))
+        expect(rows.filter(has_text="100").first).to_be_visible()
+        shot(page, "formgrader_2_table")
+        page.goto(lab.url(f"formgrader/manage_submissions/{CHAPTER}"))
+        expect(page.locator("tbody tr", has_text="zhang_wei")).to_contain_text(re.compile(rf"\b{before:g}"))
+        shot(page, "formgrader_3_submissions")
+        page.goto(lab.url("formgrader/gradebook").replace("?", f"/{CHAPTER}/{CHAPTER}/?"))
+        page.get_by_role("link", name=re.compile("Submission #")).first.click()
+        expect(page.locator("body")).to_contain_text("BEGIN HIDDEN TESTS")
+        shot(page, "formgrader_4_submission")
+
+
+def test_students_pages_show_no_hidden_test(graded: Path) -> None:
+    hidden = (graded / "source" / CHAPTER / f"{CHAPTER}.ipynb").read_text("utf-8").count("BEGIN HIDDEN TESTS")
+    assert hidden > 0
+    for name in STUDENTS:
+        assert "HIDDEN TESTS" not in (graded / "feedback" / name / f"{CHAPTER}.html").read_text("utf-8")
