@@ -75,6 +75,7 @@ class Student:
         self.left = request.limits.notebook_s  # for the first run of each cell
         self.replays_left = REPLAYS * request.limits.notebook_s  # for all runs of cells before the first test
         self.completed: set[str] = set()
+        self.overdue: dict[str, int] = {}  # see Session
         self._disk: tuple[int, ...] = ()
 
     def __enter__(self) -> Student:
@@ -246,11 +247,11 @@ class Student:
         try:
             if not self.fork:
                 channel.send({"op": "answer", **message}, deadline)
-                return Session(channel, self.limits, self._ended)
+                return Session(channel, self.limits, self._ended, self.overdue)
             ours, theirs = socket.socketpair()
             with theirs:
                 channel.send({"op": "test", **message}, deadline, (theirs.fileno(),))
-            return Session(Channel(ours), self.limits, self._ended)
+            return Session(Channel(ours), self.limits, self._ended, self.overdue)
         except (TimedOut, Closed):
             status, text = self._cause()
             self.discard()

@@ -470,3 +470,25 @@ def test_where_sockets_cannot_be_inherited_the_worker_connects(monkeypatch):
         deadline = time.monotonic() + 30
         plain.channel.send({"op": "cell", "key": "0", "role": "given", "source": "1 + 1"}, deadline)
         assert plain.channel.receive(deadline, 1000)["outputs"] == [{"result": "2"}]
+
+
+def test_a_list_put_into_another_order_keeps_its_items():
+    """As in a notebook: who holds one of the items sees it unchanged after the student sorted the list."""
+    execution = run(
+        solution("def order(rows): rows.sort(key=lambda row: row['n']); rows[0]['seen'] = True"),
+        graded(
+            "first, second, third = {'n': 2}, {'n': 1}, {'n': 2}\nrows = [first, second, third]\norder(rows)\n"
+            "assert rows == [{'n': 1, 'seen': True}, {'n': 2}, {'n': 2}]\n"
+            "assert rows[1] is first and rows[2] is third and first == {'n': 2}"
+        ),
+    )
+    assert statuses(execution) == ["passed"]
+
+
+def test_a_function_that_loops_in_every_test_is_not_waited_for_each_time():
+    """Later tests say so; functions that answer are waited for as before."""
+    loops = "def f(x):\n    while True: pass\ndef g(x):\n    return x"
+    tests = [graded(f"assert f({n}) == {n}", f"t{n}") for n in range(4)]
+    execution = run(solution(loops), *tests, graded("assert g(7) == 7", "t7"))
+    assert statuses(execution) == ["timed_out"] * 4 + ["passed"]
+    assert ["此前" in outcome(execution, f"t{n}").message for n in range(4)] == [False, False, True, True]
