@@ -24,6 +24,7 @@ cat <<END
 
 Done. Look at
   $out/class/results.csv                the table of grades
+  $out/class/report.html                the class at a glance
   $out/class/feedback/                  one page per student
   $out/experiment/*.plot1.png           the plot
   $out/experiment/benchmarks/results/   what was measured
