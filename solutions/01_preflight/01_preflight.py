@@ -17,7 +17,7 @@
 #
 # **难度**：Easy ｜ **环境**：CPU-first + 可选单卡 GPU ｜ **标签**：快速开始、环境预检、百分位数、结果文件 ｜ **预计用时**：60 分钟（阅读 20，三个 TODO 40；第五步的实验另计）｜ 版本 {{version}}
 #
-# 拿到一台机器，先别急着测速度。先问它能证明什么：能编译吗？有 GPU 吗？两次测量差 3 %，是优化，还是噪声？本章把这些问题变成三个可以检查的函数。
+# 拿到一台机器，先别急着测速度。先问它能证明什么：能编译吗？有 GPU 吗？两次测量差 3%，是优化，还是噪声？本章把这些问题变成三个可以检查的函数。
 #
 # **学完本章，你能够**
 #
@@ -37,15 +37,15 @@
 # | 环境 | 怎样打开 | 要知道的事 |
 # |---|---|---|
 # | 本地 JupyterLab | 装好依赖，直接打开本文件 | 结果写在 notebook 的工作目录里，一直都在 |
-# | Google Colab | 点上面的 Colab 徽章 | 默认没有 GPU，可在「更改运行时类型」里选；虚拟机回收后文件就没了，重要的结果先下载 |
+# | Google Colab | 点上面的 Colab 徽章 | 默认没有 GPU，可在“更改运行时类型”里选；虚拟机回收后文件就没了，重要的结果先下载 |
 # | 魔搭 ModelScope | 点上面的 ModelScope 徽章，登录后选实例 | 可选 CPU 或 GPU 实例；结果同样要先下载 |
 #
 # 每章的走法都一样：
 #
 # 1. 从上到下读，从上到下运行；
 # 2. 每章恰好三个 TODO。每填完一个，就运行它下面的测试；没填的 TODO 会报出自己的编号，这是提醒，不是错误；
-# 3. 测试不过时先看报错：它会说期望什么、得到什么、可能的原因、该重读哪一节；
-# 4. 还卡住，就展开 TODO 下面折叠的提示，一条一条看；
+# 3. 测试不过时先看报错：它会说期望什么、得到什么、可能的原因、该重读哪一节。几格同时不过时，先改最上面的一格：下面几格往往是同一个错；
+# 4. 还卡住，就展开 TODO 里折叠的提示，一条一条看；
 # 5. 最后一步是可选实验。不运行它，不影响得分。
 #
 # 打分只看三个 TODO：从不计时，也不需要 GPU。
@@ -57,12 +57,12 @@
 #
 # | 看到的现象 | 容易下的结论 | 实际情况 |
 # |---|---|---|
-# | `torch.compile(f)` 没有报错 | 「这台机器能编译」 | 这一句只做包装，编译发生在第一次调用时。没有 C++ 编译器，CPU 上的 Inductor 到那时才报 `InvalidCxxCompiler`<sup>[1]</sup> |
-# | 同一个函数和自己比，「加速」大于 1.0 | 「优化有效」 | 这叫 A/A 测试。本课程实测：按「任一形状大于 1.0 就算快」的规则，60 次里有 53 到 56 次「变快」，全是噪声<sup>[4]</sup> |
-# | CPU 上 compiled 比 eager 快 | 「GPU 上也会快」 | 两边的 kernel、启动开销和内存都不同，必须在 GPU 上重测 |
+# | `torch.compile(f)` 没有报错 | “这台机器能编译” | 这一句只做包装，编译发生在第一次调用时。没有 C++ 编译器，CPU 上的 Inductor 到那时才报 `InvalidCxxCompiler`<sup>[1]</sup> |
+# | 同一个函数和自己比，“加速”大于 1.0 | “优化有效” | 这叫 A/A 测试。本课程实测：按“任一形状大于 1.0 就算快”的规则，60 次里有 53 到 59 次“变快”，全是噪声<sup>[4]</sup> |
+# | CPU 上 compiled 比 eager 快 | “GPU 上也会快” | 两边的 kernel、启动开销和内存都不同，必须在 GPU 上重测 |
 #
 # 所以动手之前先问：**这台机器能证明什么？** 这就是预检，代号 `INF-CUDA-MECHANISM`。
-# 它也是全系列的 `PROFILE_ID`：各章的结果文件都写着它，表示「用同一套方法测得」。
+# 它也是全系列的 `PROFILE_ID`：各章的结果文件都写着它，表示“用同一套方法测得”。
 #
 # ### 1.1 三个档位（tiers）
 #
@@ -73,8 +73,8 @@
 # | 档位 | 需要 | 允许做 | 不允许说 |
 # |---|---|---|---|
 # | `cpu_eager` | 能 `import torch` | 全部 TODO 和测试；读已有的结果；画图 | 关于编译或 GPU 的任何性能结论 |
-# | `cpu_compile` | `torch.compile` 可用，并且有 C++ 编译器 | 再加 `real_cpu`：在 CPU 上比较 eager 与 compiled | 「GPU 上也会快」 |
-# | `gpu` | CUDA 可用，并且 `torch.compile` 可用 | 再加 `real_gpu`：在单卡上比较 | 「整个模型端到端变快了」：我们测的只是局部 |
+# | `cpu_compile` | `torch.compile` 可用，并且有 C++ 编译器 | 再加 `real_cpu`：在 CPU 上比较 eager 与 compiled | “GPU 上也会快” |
+# | `gpu` | CUDA 可用，并且 `torch.compile` 可用 | 再加 `real_gpu`：在单卡上比较 | “整个模型端到端变快了”：我们测的只是局部 |
 #
 # 档位是**必要条件**，不是证明。到了某一档，只表示实验值得一试；跑没跑成、结果是什么，要看实验自己的记录。
 
@@ -126,7 +126,7 @@ for key, value in probe_environment().items():
 #
 # ### 2.2 被什么挡住（blocked）
 #
-# 光说「你在第几档」没有用，还要说**差什么才能再上一档**。`blocked` 列出挡住**下一档**的所有原因，不列更高的档。
+# 光说“你在第几档”没有用，还要说**差什么才能再上一档**。`blocked` 列出挡住**下一档**的所有原因，不列更高的档。
 #
 # | 现在的档位 | 下一档 | 下一档要求 | 可能的原因 |
 # |---|---|---|---|
@@ -152,7 +152,7 @@ for key, value in probe_environment().items():
 # %% [markdown] slug="todo1-text"
 # ### TODO 1 · `classify_environment`
 #
-# ⏱ 10 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体。把 `raise NotImplementedError(...)` 那一行换成你的代码。
+# 用时 10 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体。把 `raise NotImplementedError(...)` 那一行换成你的代码。
 #
 # | 输入 | 输出 |
 # |---|---|
@@ -165,7 +165,7 @@ for key, value in probe_environment().items():
 #
 # <details><summary>提示 2：blocked 怎样列全</summary>
 #
-# 先定档位，再看「下一档要求什么」，逐项检查。不要用 `elif`：它只会留下第一个原因。
+# 先定档位，再看“下一档要求什么”，逐项检查。不要用 `elif`：它只会留下第一个原因。
 # </details>
 
 # %% 环境分档 slug="todo1" todo=1 stub="请先完成 TODO 1：实现 classify_environment" nbgrader={"grade": false, "grade_id": "todo1", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -275,7 +275,7 @@ def test_probe_input():
 test_probe_input()
 
 # %% 全部组合 todo=1 step="2.1 至 2.3" nbgrader={"grade": true, "grade_id": "todo1_all", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-# 隐藏测试：评分时检查「全部组合」
+# 隐藏测试：评分时检查“全部组合”
 ### BEGIN HIDDEN TESTS
 def hidden_test_all_combinations():
     wanted = {
@@ -308,7 +308,7 @@ hidden_test_all_combinations()
 # %% [markdown] slug="todo1-why" todo=1 tags=["instructor-only"]
 # **讲解（TODO 1）** 先定档位，再看下一档缺什么。三个常见错误：
 #
-# 1. 把所有缺的能力都列进 `blocked`。读者要的是「下一步做什么」；在 `cpu_eager` 的机器上先装编译器，CUDA 是再下一步的事。
+# 1. 把所有缺的能力都列进 `blocked`。读者要的是“下一步做什么”；在 `cpu_eager` 的机器上先装编译器，CUDA 是再下一步的事。
 # 2. 用 `elif` 列原因，只剩第一个。修好一个再报下一个，用户要来回跑很多次。
 # 3. 只看 `cuda` 就判 `gpu`。`real_gpu` 实验比较的是 eager 与 compiled，不能编译就没有对照。
 
@@ -317,7 +317,7 @@ hidden_test_all_combinations()
 #
 # ### 3.1 直觉与定义
 #
-# 平均延迟会藏起慢的请求。推理服务更关心 P95：**95 % 的请求不慢于它**。
+# 平均延迟会藏起慢的请求。推理服务更关心 P95：**95% 的请求不慢于它**。
 #
 # 最近秩法（nearest rank）<sup>[2]</sup> 把 $n$ 个样本从小到大排好，取第 $r$ 个（从 1 数起）：
 #
@@ -358,11 +358,11 @@ print("55 * 100 % 100   =", 55 * 100 % 100, "  整数里恰好整除，不该进
 # | 样本里有 NaN（在任何位置） | NaN 和谁比都不成立，排序结果没有意义 |
 # | `num/den` 不在 $(0,1]$ 内，或 `den` 为 0 | 秩会落在 $1..n$ 之外 |
 #
-# 输入不一定有序，可以有重复值；重复值各算一个样本。函数不修改传入的列表。
+# 输入不一定有序，可以有重复值；重复值各算一个样本。正负无穷大能排序，不算坏输入。函数不修改传入的列表。
 #
 # ### 3.4 要多少样本才够
 #
-# $n$ 个独立样本全都落在 P95 以下的概率是 $0.95^n$。要让「最大的样本不小于真正的 P95」有 95 % 的把握，须 $0.95^n\le 0.05$，即 $n\ge 59$：
+# $n$ 个独立样本全都落在 P95 以下的概率是 $0.95^n$。要让“最大的样本不小于真正的 P95”有 95% 的把握，须 $0.95^n\le 0.05$，即 $n\ge 59$：
 
 # %% 59 个样本 slug="sample-size"
 for n in (30, 58, 59, 120):
@@ -371,7 +371,7 @@ for n in (30, 58, 59, 120):
 # %% [markdown] slug="todo2-text"
 # ### TODO 2 · `nearest_rank`
 #
-# ⏱ 10 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体。把 `raise NotImplementedError(...)` 那一行换成你的代码。
+# 用时 10 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体。把 `raise NotImplementedError(...)` 那一行换成你的代码。
 #
 # | 输入 | 输出 |
 # |---|---|
@@ -422,7 +422,7 @@ def test_rank():
         got = nearest_rank(list(values), num, den)
         assert got in values, (
             f"nearest_rank({values}, {num}, {den})：期望 {want}，得到 {got!r}，它不是样本之一。"
-            "最近秩法不插值。重读 3.1。"
+            "可能的原因：插值了、取了下标而不是值，或忘了 return。重读 3.1。"
         )
         assert got == want, (
             f"nearest_rank({values}, {num}, {den})：期望 {want}，得到 {got}。可能的原因：{cause}。重读 3.1。"
@@ -439,7 +439,7 @@ def test_integer_rank():
         got = nearest_rank(one_to_hundred, num, 100)
         assert got == num, (
             f"1..100 的 {num}/100：期望 {num}，得到 {got}。"
-            f"可能的原因：先算了浮点数 {num}/100，乘 100 得 {num / 100 * 100!r}，再取整就错一位。重读 3.2。"
+            f"可能的原因：先算了浮点数 {num}/100，乘 100 得 {num / 100 * 100!r}，再取整就错一位；若差得更多，先改上一格。重读 3.2。"
         )
     num, den = 10**17 + 1, 2 * 10**17  # 比 1/2 大一点点：秩是 2
     got = nearest_rank([10, 20], num, den)
@@ -492,7 +492,7 @@ def test_values_unchanged():
 test_values_unchanged()
 
 # %% 与定义逐一比较 todo=2 step="3.1 至 3.3" nbgrader={"grade": true, "grade_id": "todo2_definition", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-# 隐藏测试：评分时检查「与定义逐一比较」
+# 隐藏测试：评分时检查“与定义逐一比较”
 ### BEGIN HIDDEN TESTS
 def hidden_test_definition():
     import math
@@ -584,13 +584,14 @@ REPORT_SPEC = {
 # | `token_counts` 的第三个元素不是整数 | `workload.token_counts[2]` |
 # | 整个文件不是对象，例如是一个列表 | `$` |
 #
-# 规则只有五条：
+# 规则只有六条：
 #
 # 1. 缺键和类型不对，都报这个键的路径；列出**全部**问题，没有问题就返回 `[]`；
 # 2. 父级缺失或类型不对，只报父级，不再报里面的键；
 # 3. 多出来的键不算问题：新版本可以加字段；
 # 4. 空值（`None`）只在写了 `(None, …)` 的地方合法；
-# 5. 只查有没有、类型对不对，不查取值；路径的先后不限。
+# 5. 只查有没有、类型对不对，不查取值；空数组没有元素可查，合法；路径的先后不限；
+# 6. 不修改传入的 `report`。
 #
 # ### 4.4 JSON 的类型不等于 Python 的类型
 #
@@ -608,7 +609,7 @@ print("JSON 里 true 是整数吗  : False  JSON：boolean 与 integer 是两种
 # %% [markdown] slug="todo3-text"
 # ### TODO 3 · `validate_report`
 #
-# ⏱ 20 分钟 ｜ 难度 ●●○ ｜ 要写的：函数体。把 `raise NotImplementedError(...)` 那一行换成你的代码。
+# 用时 20 分钟 ｜ 难度 ●●○ ｜ 要写的：函数体。把 `raise NotImplementedError(...)` 那一行换成你的代码。
 #
 # | 输入 | 输出 |
 # |---|---|
@@ -750,6 +751,8 @@ def test_wrong_types():
             node = node[key]
         node[keys[-1]] = value
         got = validate_report(broken)
+        if got == [] and len(keys) > 2:
+            cause += "；或者没有走进数组的每个元素"
         assert got == [want], (
             f"把 {want} 改成 {value!r}：期望 [{want!r}]，得到 {got}。可能的原因：{cause}。重读 4.3、4.4。"
         )
@@ -796,7 +799,7 @@ def test_root():
 test_root()
 
 # %% 逐个破坏每一个必需的字段 todo=3 step="4.3 与 4.4" nbgrader={"grade": true, "grade_id": "todo3_every_key", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-# 隐藏测试：评分时检查「逐个破坏每一个必需的字段」
+# 隐藏测试：评分时检查“逐个破坏每一个必需的字段”
 ### BEGIN HIDDEN TESTS
 def hidden_nodes(node, path=""):
     """好文件里的每个位置：(父级的键序列, 路径)。"""
@@ -826,10 +829,10 @@ def hidden_test_every_key():
             assert got == [path], f"缺少 {path}：期望 [{path!r}]，得到 {got}。重读 4.3。"
     before = copy.deepcopy(report)
     validate_report(report)
-    assert report == before, "检查时不要修改传入的 report。重读 4.3。"
+    assert report == before, "检查时不要修改传入的 report。重读 4.3 规则 6。"
     empty = copy.deepcopy(report)
     empty["candidate_matrix"], empty["workload"]["token_counts"] = [], []
-    assert validate_report(empty) == [], "空数组没有元素可查，合法。重读 4.2。"
+    assert validate_report(empty) == [], "空数组没有元素可查，合法。重读 4.3 规则 5。"
 
 
 hidden_test_every_key()
@@ -863,9 +866,9 @@ test_inf_cuda_mechanism()
 # | 问题 | 固定什么 | 观察什么 |
 # |---|---|---|
 # | 真的能编译吗？ | 一个小函数 | 第一次调用成不成、多久、结果对不对 |
-# | 多大的差别才不是噪声？ | 同一个函数和自己比（A/A），单线程，先后随机 | 比值的 95 % 区间，和由它定出的噪声带 |
+# | 多大的差别才不是噪声？ | 同一个函数和自己比（A/A），单线程，先后随机 | 比值的 95% 区间，和由它定出的噪声带 |
 #
-# 噪声带（noise band）是 A/A 区间偏离 1 的幅度，至少取 5 %。以后各章只有**整个区间**都越过噪声带，才说「快」或「慢」。
+# 噪声带（noise band）是 A/A 区间偏离 1 的幅度，至少取 5%。以后各章只有**整个区间**都越过噪声带，才说“快”或“慢”。
 #
 # 下面几格是全系列共用的测量代码，读懂大意即可。
 
@@ -1001,7 +1004,7 @@ print_preflight(PREFLIGHT_PATH)
 
 # %% 画图的函数 slug="plot-function" tags=["plot"]
 def plot_preflight(report, note=""):
-    """左：每次调用的时间；右：A/A 比值、95 % 区间和噪声带。只读数据，不测量。"""
+    """左：每次调用的时间；右：A/A 比值、95% 区间和噪声带。只读数据，不测量。"""
     rows = report["noise"]
     sizes = [row["element_count"] for row in rows]
     fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), facecolor="white")
@@ -1016,8 +1019,8 @@ def plot_preflight(report, note=""):
     right.errorbar(sizes, ratios, yerr=[below, above], fmt="o", color="0.2", capsize=4, label="A/A ratio, 95% interval")
     right.axhline(1, color="0.4", linestyle="--", linewidth=1)
     right.set(xscale="log", xlabel="elements", ylabel="time ratio", title="The same function against itself")
-    for axis in (left, right):
-        axis.legend(frameon=False)
+    left.legend(frameon=False)
+    right.legend(loc="lower center")  # 有边框：灰色的图例才不会融进灰带
     hardware = report["hardware"]
     fig.suptitle(f"{note}tier: {report['tier']}\n{hardware['device']}, torch {hardware['torch_version']}")
     fig.tight_layout()
@@ -1035,7 +1038,7 @@ else:
     figure = plot_preflight(RECORDED_SAMPLE, note="Recorded sample, not your machine. ")
 
 # %% [markdown] slug="plot-caption"
-# *图 3　左：`silu` 每次调用的中位数与 P95。右：同一个函数和自己比的时间比值，竖线是 95 % 区间，灰带是噪声带。
+# *图 3　左：`silu` 每次调用的中位数与 P95。右：同一个函数和自己比的时间比值，竖线是 95% 区间，灰带是噪声带。
 # 两边是同一个函数：点离 1.0 多远，都不是谁快谁慢，只是噪声。*
 
 # %% [markdown] slug="step-5-interpret"
@@ -1046,7 +1049,7 @@ else:
 # | `compile_check.status` 是 `passed` | 这台机器真的编译并跑对了一个小函数 | 去第 2 章，用 `real_cpu` 或 `real_gpu` |
 # | `failed` | 档位只说值得一试；`message` 里有原因 | 多半缺编译器：装好后重跑，或只用 `dry_run` |
 # | `wrong_result` | 编译成功，结果不对 | 停下来，记录版本；不要再谈速度 |
-# | `noise_band` 等于 0.05 | 机器安静，取了下限 5 % | 差别超过 5 % 才值得讨论 |
+# | `noise_band` 等于 0.05 | 机器安静，取了下限 5% | 差别超过 5% 才值得讨论 |
 # | `noise_band` 远大于 0.05 | 机器忙，或与别人共用 | 关掉别的程序再测；否则只有很大的差别可信 |
 #
 # `passed` 只证明编译过的路径可用。某个融合的 kernel 是否真的运行了，要看 kernel 的名字，第 7 章再讲。
@@ -1057,7 +1060,7 @@ else:
 # 1. 一台机器有 CUDA、没有 `torch.compile`，却有 C++ 编译器。它在第几档？先修什么？
 # 2. 30 个样本的 P95 是第 29 个。如果最慢的两个样本恰好碰上系统更新，P95 会怎样？换成 120 个呢？
 # 3. 为什么 A/A 测试要随机决定先后，而不是先测完一边再测另一边？
-# 4. `validate_report` 不查取值。举一个「结构全对、内容却不可信」的结果文件。该由谁来发现？
+# 4. `validate_report` 不查取值。举一个“结构全对、内容却不可信”的结果文件。该由谁来发现？
 #
 # <details><summary>思路</summary>
 #
@@ -1072,11 +1075,11 @@ else:
 #
 # | 误区 | 正确的说法 |
 # |---|---|
-# | 「装了 CUDA 版 PyTorch，就是 GPU 机器」 | 看 `torch.cuda.is_available()`：没有显卡或驱动时它是 `False` |
-# | 「`torch.compile` 没报错，就能编译」 | 第一次调用才编译；要真的调用一次，并核对结果 |
-# | 「P95 就是排序后下标 `int(0.95 * n)`」 | n=20 时它取到第 20 个，差一位；还有浮点误差 |
-# | 「加速 1.02 倍也是加速」 | 先看噪声带；落在带里只能说「没有测出差别」 |
-# | 「JSON 能读进来，就是好结果」 | 能解析只说明语法对；字段和类型要另查 |
+# | “装了 CUDA 版 PyTorch，就是 GPU 机器” | 看 `torch.cuda.is_available()`：没有显卡或驱动时它是 `False` |
+# | “`torch.compile` 没报错，就能编译” | 第一次调用才编译；要真的调用一次，并核对结果 |
+# | “P95 就是排序后下标 `int(0.95 * n)`” | n=20 时它取到第 20 个，差一位；还有浮点误差 |
+# | “加速 1.02 倍也是加速” | 先看噪声带；落在带里只能说“没有测出差别” |
+# | “JSON 能读进来，就是好结果” | 能解析只说明语法对；字段和类型要另查 |
 
 # %% [markdown] slug="sources"
 # ## 参考资料（Sources）
