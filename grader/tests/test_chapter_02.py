@@ -131,7 +131,7 @@ def test_the_text_quotes_the_recorded_sample() -> None:
         table["T"] += f" {row['token_count']} |"
         table["预测"] += f" {predicted:.3f} |"
         table["实测"] += f" {measured:.3f} |"
-        table["误差"] += f" {100 * (predicted / measured - 1):+.1f} % |"
+        table["误差"] += f" {100 * (predicted / measured - 1):+.1f}% |"
     for quote in [*quotes, *(f"| {name} |{cells}" for name, cells in table.items())]:
         assert quote in text, quote
 

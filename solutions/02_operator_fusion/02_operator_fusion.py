@@ -17,7 +17,7 @@
 #
 # **难度**：Easy ｜ **环境**：CPU-first + 可选单卡 GPU ｜ **标签**：推理优化、算子融合、成本模型、盈亏平衡 ｜ **预计用时**：60 分钟（阅读 20，三个 TODO 40；第五步的实验另计）｜ 版本 {{version}}
 #
-# 「融合会更快」不是定律。它省下一些字节和启动，也带来新的固定开销。省得多还是花得多，可以先算，再测。本章做一个小小的成本模型，让它预测自己的实验。
+# “融合会更快”不是定律。它省下一些字节和启动，也带来新的固定开销。省得多还是花得多，可以先算，再测。本章做一个小小的成本模型，让它预测自己的实验。
 #
 # **学完本章，你能够**
 #
@@ -53,7 +53,7 @@
 #
 # $N$ 是一个张量的字节数。$T$ 个 token、隐藏维度 $H$、float32 时，$N=4TH$。
 #
-# ### 1.2 为什么数字节就有用
+# ### 1.2 为什么数一数字节就有用
 #
 # 这类逐元素的算子，算得少、搬得多：时间主要花在搬数据上，叫访存受限（memory-bound）<sup>[1][2]</sup>。
 # 所以字节数是时间的一个好代理。但它只是代理：缓存、指令和固定开销都不在里面。第五步会看到它差在哪里。
@@ -78,7 +78,7 @@ print(f"融合   3N = {3 * N} 字节，1 次启动，字节数是原来的 {3 / 
 # sizes = {"g": 4096, "u": 4096, "s": 4096, "y": 4096}   # 每个张量的字节数
 # ```
 #
-# 每个张量最多由一个算子写出；没有算子写出的，是程序的输入。
+# 每个张量最多由一个算子写出；没有算子写出的，是程序的输入。张量的名字只用来区分：字符串、整数、元组都可以。
 #
 # ### 2.2 怎样数
 #
@@ -101,7 +101,7 @@ print(f"融合   3N = {3 * N} 字节，1 次启动，字节数是原来的 {3 / 
 # %% [markdown] slug="todo1-text"
 # ### TODO 1 · `unfused_cost`
 #
-# ⏱ 10 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体。把 `raise NotImplementedError(...)` 那一行换成你的代码。
+# 用时 10 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体。把 `raise NotImplementedError(...)` 那一行换成你的代码。
 #
 # | 输入 | 输出 |
 # |---|---|
@@ -191,7 +191,7 @@ def test_unfused_edges():
 test_unfused_edges()
 
 # %% 随机的程序 todo=1 step="2.2 怎样数" nbgrader={"grade": true, "grade_id": "todo1_random", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-# 隐藏测试：评分时检查「随机的程序」
+# 隐藏测试：评分时检查“随机的程序”
 ### BEGIN HIDDEN TESTS
 import random
 
@@ -279,7 +279,7 @@ hidden_test_unfused_random()
 # %% [markdown] slug="todo2-text"
 # ### TODO 2 · `fused_cost`
 #
-# ⏱ 20 分钟 ｜ 难度 ●●○ ｜ 要写的：函数体
+# 用时 20 分钟 ｜ 难度 ●●○ ｜ 要写的：函数体
 #
 # | 输入 | 输出 |
 # |---|---|
@@ -292,7 +292,7 @@ hidden_test_unfused_random()
 #
 # <details><summary>提示 2：要写的张量</summary>
 #
-# 要写的是 `made` 与「组外用到的，或 `live_out` 里的」的交集。
+# 要写的是 `made` 与“组外用到的，或 `live_out` 里的”的交集。
 # </details>
 #
 # <details><summary>提示 3：组外的算子</summary>
@@ -373,7 +373,8 @@ def test_fused_escape():
     assert got["bytes"] == group + rest, (
         f"h 和 y 都被组外使用：期望组 {group} + 组外 {rest} = {group + rest} 字节，"
         f"得到 {got['bytes']}，差 {got['bytes'] - group - rest}。"
-        "可能的原因：逃逸的 h（1000）没写，或写了两次；组外没有读它；只看了紧接着的一个算子。重读 3.2 规则 4、5。"
+        "可能的原因：逃逸的 h（1000）没写，或写了两次；组外没有读它；只看了紧接着的一个算子。"
+        "若你调用了 unfused_cost，先让 TODO 1 的测试全部通过。重读 3.2 规则 4、5。"
     )
     assert got["launches"] == 4, f"五个算子、组里两个：期望 4 次启动，得到 {got['launches']}。重读 3.2 规则 1。"
 
@@ -418,12 +419,13 @@ def test_fused_rest():
     for group in ([1, 3], [3, 1]):
         got = fused_cost(ops, group, sizes, ["e"])
         assert got["launches"] == 4, (
-            f"group={group}：期望 5 - 2 + 1 = 4 次启动，得到 {got['launches']}。组外的算子也要启动。"
+            f"group={group}：期望 5 - 2 + 1 = 4 次启动，得到 {got['launches']}。组外的算子也要启动，夹在两个下标中间的也是组外的。"
             "重读 3.2 规则 1。"
         )
         assert got["bytes"] == want, (
             f"group={group}：期望 {want} 字节，得到 {got['bytes']}，差 {got['bytes'] - want}。可能的原因："
-            "漏了组外的算子；组外与组之间也去了重；把两个下标之间的算子都当成组里的。重读 3.2 规则 5、6。"
+            "漏了组外的算子；组外与组之间也去了重；把两个下标之间的算子都当成组里的；"
+            "或调用的 unfused_cost（TODO 1）还不对。重读 3.2 规则 5、6。"
         )
     assert group == [3, 1], f"传入的 group 被改成了 {group}。只读取，不要就地排序。重读 3.2 规则 7。"
 
@@ -431,7 +433,7 @@ def test_fused_rest():
 test_fused_rest()
 
 # %% 只有一个算子的组 todo=2 step="3.2 怎样数" nbgrader={"grade": true, "grade_id": "todo2_single", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-# 隐藏测试：评分时检查「只有一个算子的组」
+# 隐藏测试：评分时检查“只有一个算子的组”
 ### BEGIN HIDDEN TESTS
 def hidden_test_single_group():
     rng = random.Random(3)
@@ -448,7 +450,7 @@ hidden_test_single_group()
 ### END HIDDEN TESTS
 
 # %% 随机的程序和组 todo=2 step="3.2 怎样数" nbgrader={"grade": true, "grade_id": "todo2_random", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
-# 隐藏测试：评分时检查「随机的程序和组」
+# 隐藏测试：评分时检查“随机的程序和组”
 ### BEGIN HIDDEN TESTS
 def hidden_fused_bytes(ops, group, sizes, live_out):
     """逐个张量地数：谁读、谁写。"""
@@ -503,7 +505,7 @@ hidden_test_fused_random()
 # - $a$：与 $T$ 无关。启动、检查参数、进出框架；
 # - $b$：每多一个 token 多花的时间。访存受限时，它大致与每个 token 的字节数成正比。
 #
-# 本课程在一台双核 CPU 上（单线程，$H=1024$，float32，torch 2.13）测 $\mathrm{silu}(g)\odot u$，拟合得到：
+# 本课程在一台双核 CPU 上（单线程，$H=1024$，float32，torch 2.13）测 $\mathrm{silu}(g)\odot u$，拟合得到<sup>[4]</sup>：
 #
 # | 路径 | $a$（µs） | $b$（µs / token） | 为什么 |
 # |---|---|---|---|
@@ -529,7 +531,7 @@ for tokens, measured in MEASURED.items():
 # %% [markdown] slug="step-4-edges"
 # ### 4.2 没有交点的情形
 #
-# $T^*$ 的意思是「**从慢变快的交点**」。按次序判断：
+# $T^*$ 的意思是“**从慢变快的交点**”。按次序判断：
 #
 # 1. **先看斜率**。$b_f\ge b_e$：融合的线更陡，或两条线平行，没有从慢变快的交点，返回 `None`；
 # 2. **再看起点**。斜率更小，且 $a_f\le a_e$：从 0 个 token 起就不更慢，返回 `0`，不要返回负数；
@@ -545,7 +547,7 @@ for tokens, measured in MEASURED.items():
 # %% [markdown] slug="todo3-text"
 # ### TODO 3 · `break_even_tokens`
 #
-# ⏱ 10 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体
+# 用时 10 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体
 #
 # | 输入 | 输出 |
 # |---|---|
@@ -628,7 +630,7 @@ def test_break_even_zero():
 test_break_even_zero()
 
 # %% 随机的直线 todo=3 step="4.1 与 4.2" nbgrader={"grade": true, "grade_id": "todo3_random", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-# 隐藏测试：评分时检查「随机的直线」
+# 隐藏测试：评分时检查“随机的直线”
 ### BEGIN HIDDEN TESTS
 def hidden_test_break_even_random():
     rng = random.Random(5)
@@ -925,7 +927,7 @@ def draw_break_even(axes, model, last):
 
 # %% 画一份结果 slug="plot-function" tags=["plot"]
 def plot_fusion(report, note=""):
-    """左：模型与实测；右：预测的和实测的加速比，带 95 % 区间和噪声带。只读数据，不测量。"""
+    """左：模型与实测；右：预测的和实测的加速比，带 95% 区间和噪声带。只读数据，不测量。"""
     fig, axes = plt.subplots(1, 2, figsize=(11, 4.4), facecolor="white")
     model, last = report.get("cost_model"), report["workload"]["token_counts"][-1]
     draw_speedup(axes[1], report["candidate_matrix"], [])
@@ -950,7 +952,7 @@ if saved is None:
 figure = plot_fusion(saved or RECORDED_SAMPLE, "" if saved else "Recorded sample, not your machine. ")
 
 # %% [markdown] slug="plot-caption"
-# *图 4　左：两条拟合的直线；实心点参与拟合，空心点没有参与。右：点划线是模型预测的加速比，竖线是实测的 95 % 区间，灰带是噪声带。竖的点线是 $T^*$，黄带是少用一个拟合点时 $T^*$ 的范围。*
+# *图 4　左：两条拟合的直线；实心点参与拟合，空心点没有参与。右：点划线是模型预测的加速比，竖线是实测的 95% 区间，灰带是噪声带。竖的点线是 $T^*$，黄带是少用一个拟合点时 $T^*$ 的范围。*
 
 # %% [markdown] slug="step-5-interpret"
 # ### 5.4 解释与决定（Interpret and decide）
@@ -969,9 +971,9 @@ figure = plot_fusion(saved or RECORDED_SAMPLE, "" if saved else "Recorded sample
 # |---|---|---|---|---|---|
 # | 预测 | 0.350 | 0.706 | 0.901 | 1.056 | 1.122 |
 # | 实测 | 0.331 | 0.692 | 0.904 | 1.071 | 1.135 |
-# | 误差 | +5.8 % | +1.9 % | -0.3 % | -1.4 % | -1.1 % |
+# | 误差 | +5.8% | +1.9% | -0.3% | -1.4% | -1.1% |
 #
-# 误差最大的是最小的 T：那里一次调用才几微秒，固定开销占大头，直线最粗糙。可是离 $T^*$ 这么远，判断「更慢」仍然没错。
+# 误差最大的是最小的 T：那里一次调用才几微秒，固定开销占大头，直线最粗糙。可是离 $T^*$ 这么远，判断“更慢”仍然没错。
 #
 # **三个数要分开看。**
 #
@@ -979,9 +981,9 @@ figure = plot_fusion(saved or RECORDED_SAMPLE, "" if saved else "Recorded sample
 # 2. **斜率之比**是实测的，比上限小：4.1 的两条线是 1.27，样例是 1.29。中间结果还在缓存里，读回来并不贵；`silu` 的指数也要时间，融合省不掉；
 # 3. **固定开销之差**是融合要还的债。它除以斜率之差，就是 $T^*$。
 #
-# 换一台机器、换一个 dtype，这些数都会变。能带走的是方法：数字节，拟合两条线，用没见过的点检验。
+# 换一台机器、换一个 dtype，这些数都会变。能带走的是方法：数一数字节，拟合两条线，用没见过的点检验。
 #
-# 剖析里看到 `cpp_fused_mul_silu` 这样的名字，说明计时的函数里确实有融合的 kernel；「能编译」本身证明不了这一点（{{chapter:07_execution_evidence|第 7 章}}）。
+# 剖析里看到 `cpp_fused_mul_silu` 这样的名字，说明计时的函数里确实有融合的 kernel；“能编译”本身证明不了这一点（{{chapter:07_execution_evidence|第 7 章}}）。
 
 # %% [markdown] slug="questions"
 # ## 思考题（Questions）
@@ -1004,12 +1006,12 @@ figure = plot_fusion(saved or RECORDED_SAMPLE, "" if saved else "Recorded sample
 #
 # | 误区 | 正确的说法 |
 # |---|---|
-# | 「融合总是更快」 | 固定开销可能更大；$T<T^*$ 时更慢 |
-# | 「启动少了，固定开销就小」 | 这里启动从 2 次变 1 次，固定开销却从 1.40 µs 升到 15.36 µs |
-# | 「中间结果都省了」 | 逃逸的和活跃的照样要写 |
-# | 「字节少了 40 %，时间就少 40 %」 | 那是上限；缓存和计算都不在字节里 |
-# | 「拟合得好，预测就准」 | 要用没参与拟合的点检验 |
-# | 「加速 1.01 倍，融合有效」 | 落在噪声带里，只能说没有测出差别 |
+# | “融合总是更快” | 固定开销可能更大；$T<T^*$ 时更慢 |
+# | “启动少了，固定开销就小” | 这里启动从 2 次变 1 次，固定开销却从 1.40 µs 升到 15.36 µs |
+# | “中间结果都省了” | 逃逸的和活跃的照样要写 |
+# | “字节少了 40%，时间就少 40%” | 那是上限；缓存和计算都不在字节里 |
+# | “拟合得好，预测就准” | 要用没参与拟合的点检验 |
+# | “加速 1.01 倍，融合有效” | 落在噪声带里，只能说没有测出差别 |
 
 # %% [markdown] slug="sources"
 # ## 参考资料（Sources）
