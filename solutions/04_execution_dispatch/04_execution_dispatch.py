@@ -92,7 +92,7 @@ for name, unfused, fused, width in [('silu * up', 5, 3, 11008), ('residual add +
 # %% [markdown] slug="step-3"
 # ## 第三步 能力门怎样判断（How the gate decides）
 #
-# 对每一个（候选, 输入, 后端）的组合，能力门逐项检查：
+# 对每一个（候选、输入、后端）的组合，能力门逐项检查：
 #
 # | 门（gate） | 通过的条件 | 不通过时怎么办 |
 # |---|---|---|
@@ -236,7 +236,7 @@ def identify_with_patterns(ops, patterns):
         FUSION_PATTERNS.update(saved)
 
 # %% [markdown] slug="todo1-tests-text"
-# **TODO 1 的测试。** 每一格检查一种行为，各有各的分。报错时看四行：应得、实得、可能的原因、请重读哪里。
+# **TODO 1 的测试。** 每一格检查一种行为，各有各的分。报错时看四行：应得、实得、可能的原因、请重读哪里。几格同时不过时，先改最上面的一格：下面几格往往是同一个错。
 
 # %% 返回列表，每项四个字段 todo=1 step="4.1 TODO 1" nbgrader={"grade": true, "grade_id": "todo1_record", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 def difference(got, want, where='返回值'):
@@ -261,7 +261,7 @@ def check(case, function, args, want, cause, step):
     try:
         got = function(*args)
     except (ArithmeticError, AttributeError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:
-        raise AssertionError(told('函数抛出了异常', f'{type(error).__name__}: {error}')) from error
+        raise AssertionError(told('函数抛出了异常（先解决它，再看下面的原因）', f'{type(error).__name__}: {error}')) from error
     problem = difference(got, want)
     assert not problem, told(problem, repr(got))
 
@@ -551,6 +551,7 @@ FUSED = {
 
 def check_gate(case, reasons, cause, step, candidate=SWIGLU, workload=STATIC, backend=FUSED):
     want = {'backend': backend.get('name', 'unknown'), 'supported': not reasons, 'reasons': reasons}
+    cause += '；若多出或缺少的是别的门的原因，错在那一道门'
     check(case, evaluate_backend_capability, (dict(candidate), dict(workload), dict(backend)), want, cause, step)
 
 
@@ -874,7 +875,7 @@ def check_dispatch(case, backends, reasons, path, cause, step, workload=DYNAMIC)
 
 
 def check_priority():
-    step, cause = '4.3 规则 1', '应取 backends 里第一个可用的；不能取最后一个，也不能按容量或别的键重排'
+    step, cause = '4.3 规则 1', '应取 backends 里第一个可用的；不能取最后一个，也不能按容量或别的键重排；selected 是报告，不是后端'
     small = make_backend('small', max_seq_len=2048, priority=9)
     big = make_backend('big', max_seq_len=8192, priority=1)
     check_dispatch('两个都可用，small 在前', [small, big], {}, 'small', cause, step)
@@ -885,7 +886,7 @@ check_priority()
 
 # %% 优先级：可用的在任何位置 todo=3 step="4.3 规则 1" nbgrader={"grade": true, "grade_id": "todo3_position", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 def check_position():
-    step, cause = '4.3 规则 1', '只看了某一个位置上的报告；应从左到右找第一个可用的'
+    step, cause = '4.3 规则 1', '只看了某一个位置上的报告，或找到以后没有停；应从左到右找第一个可用的'
     good, spare, refused = make_backend('good'), make_backend('spare'), make_backend('bad', 'unsupported_dtype')
     bad = {'bad': ['unsupported_dtype']}
     check_dispatch('可用的在第一个', [good, refused], bad, 'good', cause, step)
@@ -901,7 +902,7 @@ check_position()
 def check_fallback():
     step = '4.3 规则 2'
     one = {'bad': ['unsupported_dtype']}
-    cause = "没有可用的后端时 selected 应是 None（不是 False，也不能抛 StopIteration），于是走 eager / fallback"
+    cause = "没有可用的后端时 selected 应是 None（不是 False，不能没有赋值，也不能抛 StopIteration），于是走 eager / fallback"
     check_dispatch('只有一个后端，不支持', [make_backend('bad', *one['bad'])], one, 'eager', cause, step)
     both = {'two': ['unsupported_dtype', 'unsupported_device'], 'one': ['unsupported_dtype']}
     backends = [make_backend(name, *reasons) for name, reasons in both.items()]
@@ -917,7 +918,7 @@ def check_rejected():
     reasons = {'old': ['unsupported_dtype', 'sequence_too_long'], 'late': ['unsupported_pattern', 'unsupported_device']}
     old, late = (make_backend(name, *why) for name, why in reasons.items())
     ready, spare = make_backend('ready'), make_backend('spare')
-    cause = "rejected_backends 应是 {名字: 原因列表}：含胜者后面被拒的，每个带全部原因，不含可用的；decision 是 'optimized'"
+    cause = "rejected_backends 应是 {名字: 原因列表}：含胜者后面被拒的，每个带全部原因，不含可用的；execution_path 不对时先看规则 1"
     check_dispatch('胜者前后各有一个被拒', [old, ready, late, spare], reasons, 'ready', cause, step)
     check_dispatch('没有一个被拒', [ready, spare], {}, 'ready', cause, step)
 
@@ -1391,7 +1392,7 @@ plt.show()
 # 3. **循环里反复 `torch.compile(model)`，并不会为每个形状单独编译。** 编译结果挂在代码对象上：第二种长度变成动态形状，长度 1 单独特化，满 8 份之后的调用悄悄走 eager。要每个形状先 `torch._dynamo.reset()`，再用 `dynamic=False`，并在**真正计时的那个可调用对象**上检查图。
 # 4. **“某个形状超过 1.0 倍就算快”会收下噪声。** 同一个 eager 函数和它自己比（A/A 测试），60 次里有五十多次“更快”。改用配对 bootstrap 的置信下界超过 1.05，只剩 0 到 2 次。
 # 5. **先测完一组 eager，再测一组 compiled。** 同一个进程、同一个形状，分组测得 0.118 倍，交错测得 1.015 倍。机器的状态在两组之间变了。
-# 6. **30 个样本的 P95 没有有限的置信上界。** 单侧 95 % 至少要 59 个样本。取分位数用整数的最近秩：$\lceil 95n/100\rceil$。
+# 6. **30 个样本的 P95 没有有限的置信上界。** 单侧 95% 至少要 59 个样本。取分位数用整数的最近秩：$\lceil 95n/100\rceil$。
 # 7. **权重全是 1、输入的 RMS 也是 1。** 漏乘了权重、漏掉了归一化，结果都看不出来。要给输入换个尺度，权重从 $U(0.5, 1.5)$ 里取。
 # 8. **kernel 的名字证明不了模式。** 在 CPU 上，`norm(x)`、`norm(x + y)` 和“同时返回 h 与 norm(h)”三种写法，融合 kernel 的名字一样。
 # 9. **`key_averages()` 把主机上的算子和它启动的 kernel 都列出来。** 要按设备类型过滤，否则会数两遍。另外 `graph_break_count` 有时会是 -1。
