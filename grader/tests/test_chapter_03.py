@@ -166,7 +166,8 @@ def _plot_functions() -> dict[str, Any]:
     import matplotlib
 
     matplotlib.use("Agg")
-    source = next(cell["source"] for cell in chapter_checks.master(NAME)["cells"] if cell["id"] == "exp-plot")
+    cells = {cell["id"]: cell["source"] for cell in chapter_checks.master(NAME)["cells"]}
+    source = cells["exp-plot-parts"] + "\n" + cells["exp-plot"]
     names: dict[str, Any] = {"plt": __import__("matplotlib.pyplot").pyplot}
     exec(source[: source.index("\npath, report = ")], names)
     return names

@@ -227,7 +227,7 @@ def test_the_plot_shows_the_numbers_of_the_file() -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    source = source_of("exp-plot")
+    source = source_of("exp-plot-parts") + "\n" + source_of("exp-plot")
     names: dict[str, Any] = {"plt": __import__("matplotlib.pyplot").pyplot}
     exec(source[: source.index("\npath, report = ")], names)
     sample = chapter_checks.load_json(SAMPLE)

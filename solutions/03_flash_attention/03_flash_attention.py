@@ -18,7 +18,7 @@
 # **难度**：Medium ｜ **环境**：CPU-first + 可选单卡 GPU ｜ **标签**：注意力、在线 softmax、分块、显存读写 ｜ **预计用时**：90 分钟（第一步 10，三个 TODO 70，其余 10；第五步的实验另计）｜ 版本 {{version}}
 #
 # 注意力的公式只有三行，慢的却不是计算。中间那张 $N\times N$ 的分数表要在显存里来回搬好几趟。FlashAttention 不改公式，只改次序：把表切成小块，每一块在片上用完就扔。
-# 本章用普通的 PyTorch 张量把它模拟一遍，再看真正的内核快多少、什么时候用不上。
+# 本章用普通的 PyTorch 张量把它模拟一遍，再看真正的 kernel 快多少、什么时候用不上。
 #
 # **学完本章，你能够**
 #
@@ -45,7 +45,7 @@
 # | 第四步 | 到底省了多少字节 | TODO 3 `attention_io_bytes` |
 # | 第五步 | 真实的 SDPA 快多少，什么输入会退回 math | （可选实验） |
 #
-# 本章的代码**不会**比 PyTorch 快：Python 循环只用来说明算法。算法对了，第五步再看真正的内核。
+# 本章的代码**不会**比 PyTorch 快：Python 循环只用来说明算法。算法对了，第五步再看真正的 kernel。
 
 # %% 导入 slug="imports" nbgrader={"grade": false, "grade_id": "imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import math
@@ -88,7 +88,7 @@ for n in (256, 1024, 4096, 16384):
 #
 # > **把表切成小块，每一块在片上算完、用完、扔掉，永远不写回显存。**
 #
-# ![Tiled attention: each query block stays on chip while key and value blocks stream past; the score tile lives only on chip.]({{raw:assets/figures/03_tiling.png}})
+# ![左：标准注意力把 N×N 的 S 和 P 写进显存再读回来；右：一块 Q 留在片上，K、V 一块一块流过，分数块只在片上]({{raw:assets/figures/03_tiling.png}})
 #
 # *图 1　左：标准注意力把 $S$、$P$ 写进显存。右：分块注意力让一块 $Q$ 留在片上，$K$、$V$ 一块一块流过，片上只有一小块分数。*
 #
@@ -170,6 +170,8 @@ print("exp(-inf - 0)      =", torch.exp(minus_inf - 0).item())
 # %% [markdown] slug="todo1-task"
 # ### TODO 1　实现 `online_softmax_update`
 #
+# 用时 25 分钟 ｜ 难度 ●●○ ｜ 要写的：函数体，约 5 行
+#
 # | 输入 | 形状 | 说明 |
 # |---|---|---|
 # | `m`, `l` | `(Bq,)` | 旧状态；没看过任何分数的行是 $-\infty$ 和 0 |
@@ -212,7 +214,7 @@ def online_softmax_update(m, l, acc, scores, values):
 # %% [markdown] slug="todo1-tests"
 # #### TODO 1 的测试
 #
-# 一个单元格测一种行为。报错会写明期望、得到、可能的原因和该重读哪一步。
+# 一个单元格测一种行为。报错会写明期望、得到、可能的原因和该重读哪一步。几格同时不过时，先改最上面的一格：下面几格往往是同一个错。
 
 # %% TODO 1：返回值的形状与 dtype，不改输入 slug="todo1-shape" todo=1 step="2.1 三个量，一条不变式" nbgrader={"grade": true, "grade_id": "todo1_shape", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 NEG_INF = float("-inf")
@@ -307,7 +309,7 @@ def test_running_maximum():
         p = torch.exp(s - s.amax(1, keepdim=True))
         check_tensor(f"{name}，m", m, s.amax(1), cause, step)
         check_tensor(f"{name}，l", l, p.sum(1), cause, step)
-        check_tensor(f"{name}，acc", acc, p @ v, cause, step)
+        check_tensor(f"{name}，acc", acc, p @ v, cause + "；acc 也要打折", step)
 
 
 test_running_maximum()
@@ -396,7 +398,7 @@ test_random_blocks()
 #
 # $$\text{查询 } i \text{ 看得见键 } j \iff j\le i+(N_k-N_q)$$
 #
-# ![Two causal alignments for 2 queries and 5 keys, and the bottom-right rule for 5 queries and 2 keys.]({{raw:assets/figures/03_causal.png}})
+# ![三张掩码：2 个查询、5 个键时左上角对齐与右下角对齐；5 个查询、2 个键时右下角对齐，前三行全被遮住]({{raw:assets/figures/03_causal.png}})
 #
 # *图 2　深色格看得见。$N_q=2,N_k=5$ 时两种对齐差得很远；$N_q>N_k$ 时，右下角对齐让开头几行什么也看不见。*
 #
@@ -504,6 +506,8 @@ def observe_tiled_attention(q, k, v, block, causal):
 # %% [markdown] slug="todo2-task"
 # ### TODO 2　实现 `tiled_attention`
 #
+# 用时 30 分钟 ｜ 难度 ●●● ｜ 要写的：函数体，约 15 行
+#
 # | 输入 | 形状 | 说明 |
 # |---|---|---|
 # | `q` | `(Nq, d)` | 查询 |
@@ -574,23 +578,6 @@ def random_qkv(nq, nk, d, dv, seed=0):
     return [2 * torch.randn(rows, cols, generator=rng) for rows, cols in ((nq, d), (nk, d), (nk, dv))]
 
 
-def check_tiled(what, arguments, want, diagnose, step, tol=1e-5):
-    """先用学生自己的 TODO 1 跑；不对就换笨办法再跑一次，以那一次为准。diagnose(out) 给出可能的原因。"""
-    try:
-        return check_tensor(what, tiled_attention(*arguments), want, "", step, tol)
-    except Exception:
-        out = tiled_with_plain_update(*arguments)
-    check_tensor(what, out, want, diagnose(out), step, tol)
-
-
-def nearest_cause(out, candidates, otherwise):
-    """candidates：{原因: 犯这个错误时的结果}；哪个与 out 相同就说哪个。"""
-    for cause, wrong in candidates.items():
-        if isinstance(out, torch.Tensor) and out.shape == wrong.shape and torch.allclose(out.double(), wrong, atol=1e-4):
-            return cause
-    return otherwise
-
-
 def test_tiled_shape():
     inputs, step = random_qkv(4, 6, 2, 3), "3.1 两层循环"
     for dtype in (torch.float32, torch.float64):
@@ -608,13 +595,30 @@ def test_tiled_shape():
 test_tiled_shape()
 
 # %% TODO 2：数值与缩放 1/sqrt(d) slug="todo2-scale" todo=2 step="3.2 缩放与最后一块" nbgrader={"grade": true, "grade_id": "todo2_scale", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+def check_tiled(what, arguments, want, diagnose, step, tol=1e-5):
+    """先用学生自己的 TODO 1 跑；不对就换笨办法再跑一次，以那一次为准。diagnose(out) 给出可能的原因。"""
+    try:
+        return check_tensor(what, tiled_attention(*arguments), want, "", step, tol)
+    except Exception:
+        out = tiled_with_plain_update(*arguments)
+    check_tensor(what, out, want, diagnose(out), step, tol)
+
+
+def nearest_cause(out, candidates, otherwise):
+    """candidates：{原因: 犯这个错误时的结果}；哪个与 out 相同就说哪个。"""
+    for cause, wrong in candidates.items():
+        if isinstance(out, torch.Tensor) and out.shape == wrong.shape and torch.allclose(out.double(), wrong, atol=1e-4):
+            return cause
+    return otherwise
+
+
 def test_scale():
     q, k, v = random_qkv(6, 6, 4, 2, seed=1)
     scales = {"没有乘缩放": 1.0, "用了 1/d": 1 / 4, "用了 1/sqrt(dv)": 2**-0.5, "用了 1/sqrt(block)": 3**-0.5, "乘成了 sqrt(d)": 2.0}
     wrong = {f"{name}，应是 1/sqrt(d)，d = q.shape[1]": reference_attention(q, k, v, scale=x) for name, x in scales.items()}
 
     def diagnose(out):
-        return nearest_cause(out, wrong, "分块的累积有误：检查起点，以及最后是否除以 l")
+        return nearest_cause(out, wrong, "分块的累积有误：检查起点、缩放，以及最后是否除以 l")
 
     step = "3.2 缩放与最后一块"
     check_tiled("6 个查询、6 个键、d=4、dv=2、block=3", (q, k, v, 3, False), reference_attention(q, k, v), diagnose, step)
@@ -722,9 +726,9 @@ test_many_shapes()
 #
 # - 切片自动截短，所以“最后一块不满”不需要分支；掩码的形状跟着 `scores.shape` 走。
 # - 掩码用**全局**位置：`rows`、`cols` 从块起点数起。写成块内下标，第二块起就错。
-# - 因果时，整块都在对角线右上方的键块可以直接跳过（`j > i_last + nk - nq` 时 `break`），结果不变，省一半工作。真正的内核都这样做。
+# - 因果时，整块都在对角线右上方的键块可以直接跳过（`j > i_last + nk - nq` 时 `break`），结果不变，省一半工作。真正的 kernel 都这样做。
 # - 分母里的 0 换成 1：这些行的 `acc` 本来就是 0。用 `nan_to_num` 收尾也行，但会把真正的 `nan` 一起藏掉，不推荐。
-# - 只沿键分块（外层不循环）也满足规则 1、2；片上要放下全部查询，所以真实内核两边都分。
+# - 只沿键分块（外层不循环）也满足规则 1、2；片上要放下全部查询，所以真实 kernel 两边都分。
 
 # %% [markdown] slug="step-4"
 # ## 第四步 数一数读写量（Counting HBM traffic）
@@ -762,7 +766,7 @@ test_many_shapes()
 # 两个主项相比：$\dfrac{8N^2d^2/M}{4N^2}=\dfrac{2d^2}{M}$。只要片上容量 $M$ 明显大于 $2d^2$，就省；$d=64$ 时 $2d^2=8192$ 个元素，而 A100 每个 SM 有 192 KB 片上存储
 # （论文 2.1 节），够放约 98000 个 fp16。反过来，$M$ 小、$d$ 大、$N$ 短时，反复读 $K$、$V$ 可能比存表更贵。
 #
-# ![HBM bytes of standard and flash attention against N, for two on-chip sizes.]({{raw:assets/figures/03_io.png}})
+# ![标准注意力与分块注意力的显存读写量随 N 的变化，分块画了两种片上容量]({{raw:assets/figures/03_io.png}})
 #
 # *图 3　单个头、$d=64$、fp16。片上放得下 49152 个元素（96 KiB）时，$N=4096$ 处分块只要标准的 1/5.7；只放得下 1024 个元素时，反而是标准的 7.9 倍。阶梯来自 $T$ 的向上取整。*
 #
@@ -770,6 +774,8 @@ test_many_shapes()
 
 # %% [markdown] slug="todo3-task"
 # ### TODO 3　实现 `attention_io_bytes`
+#
+# 用时 15 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体，约 5 行
 #
 # | 输入 | 含义 |
 # |---|---|
@@ -891,7 +897,7 @@ test_more_sizes()
 # %% [markdown] slug="step-5"
 # ## 第五步 可选实验：SDPA 的 math 与 flash（Optional experiment）
 #
-# PyTorch 的 `scaled_dot_product_attention`（SDPA）是一个分派器：输入合适就走融合内核（flash 等），不合适就退回 **math**，也就是第一步的标准写法。CPU 上也有 flash 实现，所以没有 GPU 也能做这个实验。
+# PyTorch 的 `scaled_dot_product_attention`（SDPA）是一个分派器：输入合适就走融合 kernel（flash 等），不合适就退回 **math**，也就是第一步的标准写法。CPU 上也有 flash 实现，所以没有 GPU 也能做这个实验。
 #
 # | 问题 | 固定什么 | 观察什么 |
 # |---|---|---|
@@ -1013,7 +1019,7 @@ GPU_ATOL = GPU_RTOL = 2e-2
 
 # %% 共用：安全地写文件 slug="exp-file" tags=["experiment"] include="assets/cells/exp_file.py"
 
-# %% 一个形状的测量 slug="exp-row" tags=["experiment"]
+# %% 一个样本 slug="exp-calls" tags=["experiment"]
 BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
 
 
@@ -1034,6 +1040,7 @@ def per_call(stats, calls):
     return {key: [x / calls for x in value] if isinstance(value, list) else value / calls for key, value in stats.items()}
 
 
+# %% 一个形状的测量 slug="exp-row" tags=["experiment"]
 def measure_tokens(tokens, plan):
     """math 与 flash 在 N = tokens 时的比较 → candidate_matrix 里的一行。"""
     rng, calls = torch.Generator().manual_seed(plan["seed"]), max(1, 256 // tokens)
@@ -1070,7 +1077,7 @@ def run_attention_experiment(plan):
         for tokens in plan["token_counts"]:
             try:
                 rows.append(measure_tokens(tokens, plan))
-            except RuntimeError as error:  # 显存不足、这台机器没有 flash 内核等
+            except RuntimeError as error:  # 显存不足、这台机器没有 flash kernel 等
                 failures.append({"token_count": tokens, "type": type(error).__name__, "message": str(error)[:300] or "no message"})
     summary, decision = summarize(rows, failures)
     keys = ("token_counts", "heads", "head_dim", "dtype", "warmup", "repeats", "rounds", "atol", "rtol", "seed")
@@ -1125,7 +1132,7 @@ else:
 # %% 随章附带的样例 slug="exp-sample" tags=["plot"] sample="assets/samples/03_flash_attention_cpu.json"
 import json
 
-# %% 画图 slug="exp-plot" tags=["plot", "nbval-ignore-output"]
+# %% 两张图 slug="exp-plot-parts" tags=["plot"]
 def draw_attention_times(axis, rows):
     """左图：两条路径的中位数（实线）与 P95（点线），ms，双对数轴。"""
     tokens = [row["token_count"] for row in rows]
@@ -1148,6 +1155,7 @@ def draw_attention_speedup(axis, rows):
     axis.set(xlabel="tokens N", ylabel="speed-up", xscale="log", title="Speed-up")
 
 
+# %% 画图 slug="exp-plot" tags=["plot", "nbval-ignore-output"]
 def plot_attention(report, note=""):
     """一份结果 → figure。"""
     fig, axes = plt.subplots(1, 2, figsize=(11, 4.2), facecolor="white")
@@ -1198,7 +1206,7 @@ plt.show()
 # 3. 因果掩码下，哪些键块可以整块跳过？$N_q=N_k=N$、块长 $B$ 时，跳过后还剩几成工作？
 # 4. 解码时 $N_q=1$。套用第四步的数法，标准与分块各读写多少？分块还省吗？
 # 5. $d=256$、$M=49152$ 时，$2d^2/M$ 是多少？与 $d=64$ 相比说明什么？
-# 6. 规则 1 允许“只沿键分块”。为什么 GPU 内核还要沿查询分块？
+# 6. 规则 1 允许“只沿键分块”。为什么 GPU kernel 还要沿查询分块？
 #
 # <details><summary>参考思路</summary>
 #

@@ -804,7 +804,7 @@ GPU_ATOL = GPU_RTOL = 2e-2
 
 # %% 共用：安全地写文件 slug="exp-file" tags=["experiment"] include="assets/cells/exp_file.py"
 
-# %% 负载与五种跑法 slug="exp-strategies" tags=["experiment"]
+# %% 负载 slug="exp-workload" tags=["experiment"]
 import types
 
 
@@ -831,6 +831,7 @@ def pad_to(x, size):
     return torch.nn.functional.pad(x, (0, 0, 0, size - x.shape[0]))
 
 
+# %% 五种跑法 slug="exp-strategies" tags=["experiment"]
 def make_strategies(buckets, backend):
     """→ {名字: (跑一个请求的函数, 记录)}。记录由 recording_backend 填写。"""
     made = {"eager": (own_copy("eager"), [])}
@@ -886,6 +887,7 @@ def cold_pass(fn, log, requests, weight, device, tolerance):
     return {"cold_ms": cold_ms, **counts, "output_close": close, "max_error": max(errors)}
 
 
+# %% 热跑 slug="exp-warm" tags=["experiment"]
 def warm_passes(strategies, requests, weight, device, rounds, seed):
     """热跑：每一轮按随机次序各跑一遍，另加一遍 eager 作对照 → {名字: [每轮的 ms]}。"""
     rng, times = random.Random(seed), {name: [] for name in [*strategies, "control"]}
@@ -914,6 +916,7 @@ def strategy_row(name, cold, times, seed):
     return row
 
 
+# %% 实验用的桶 slug="exp-buckets" tags=["experiment"]
 def pick_buckets(lengths, k):
     """用你的 choose_buckets；还没做或者不能用，就用等频的桶 → (桶, 来源)。"""
     try:
@@ -952,6 +955,7 @@ def run_stream_experiment(plan):
     return {"stream": stream | {"tokens": sum(lengths), "padded_tokens": padded}, "strategies": rows}
 
 
+# %% 表头与结论 slug="exp-dress" tags=["experiment"]
 def dress_report(body, plan):
     """加上表头与结论：best 是判为 faster、数值正确、测量中没有重编译的策略里热跑最快的一个。"""
     good = [r for r in body["strategies"] if r["verdict"] == "faster" and r["output_close"] and not r["recompiles_during_measurement"]]
@@ -1011,7 +1015,7 @@ else:
 # %% 随章附带的样例 slug="exp-sample" tags=["plot"] sample="assets/samples/06_dynamic_shapes_cpu.json"
 import json
 
-# %% 画图 slug="exp-plot" tags=["plot", "nbval-ignore-output"]
+# %% 两张图 slug="exp-plot-parts" tags=["plot"]
 STYLES = {"eager": ("0.45", "-"), "auto": ("#003f7f", "--"), "dynamic": ("#003f7f", "-"), "static": ("#b34700", ":"), "buckets": ("#b34700", "-")}
 
 
@@ -1034,6 +1038,7 @@ def draw_total(axis, rows, streams=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 20
     axis.legend(frameon=False)
 
 
+# %% 画图 slug="exp-plot" tags=["plot", "nbval-ignore-output"]
 def plot_stream(report, note=""):
     """一份结果 → figure。"""
     fig, axes = plt.subplots(1, 2, figsize=(11, 4.4), facecolor="white")
