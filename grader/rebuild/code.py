@@ -232,6 +232,7 @@ def _dump(node: ast.AST) -> str:
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+@lru_cache(maxsize=64)
 def tokens(text: str) -> tuple[str, ...]:
     """The code of ``text`` without comments, layout and line ends: equal for two texts that do the same."""
     tree = parse(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from grader.rebuild.code import code_in_text, extract, is_blank, own_names, parse, same_code, without_late_stub
+from grader.rebuild.code import code_in_text, extract, is_blank, own_names, parse, same_code, tokens, without_late_stub
 from grader.rebuild.matching import Piece, is_attempt, join_texts, match_similar, take
 from grader.rebuild.template import Slot
 
@@ -54,7 +54,8 @@ def _from_own(slot: Slot, own: list[Piece], answers: Answers) -> None:
         return
     text, used = _combine(slot, _without_repeats(attempts))
     answers.add(slot, text, used, whole=True)
-    answers.used.update(piece.index for piece in own if any(same_code(piece.text, kept.text) for kept in used))
+    codes = {tokens(piece.text) for piece in used}
+    answers.used.update(piece.index for piece in own if tokens(piece.text) in codes)
     if len(used) > 1:
         answers.notes.append(f"“{slot.label}”的代码分在 {len(used)} 个单元里，已按顺序合并")
     elif len(own) > 1:
@@ -67,11 +68,12 @@ def _from_own(slot: Slot, own: list[Piece], answers: Answers) -> None:
 
 def _without_repeats(pieces: list[Piece]) -> list[Piece]:
     """Of pieces with the same code, the last."""
-    kept: list[Piece] = []
-    for piece in reversed(pieces):
-        if not any(same_code(piece.text, other.text) for other in kept):
-            kept.insert(0, piece)
-    return kept
+    kept: dict[tuple[str, ...], Piece] = {}
+    for piece in pieces:
+        code = tokens(piece.text)
+        kept.pop(code, None)
+        kept[code] = piece
+    return list(kept.values())
 
 
 def _combine(slot: Slot, pieces: list[Piece]) -> tuple[str, list[Piece]]:
