@@ -222,9 +222,9 @@ ODD_NAMES = {
     "name_sql": ("Robert'); DROP TABLE student;--", "a name that is SQL"),
     "name_url": ("%2e%2e%2fetc", "a name that is an encoded path"),
     "name_blank": (" ", "a name that is one blank"),
-    "name_upper_twin": ("ZZ_GOOD", "a name that differs from another student's in case only"),
+    "name_upper_twin": ("TWIN_CASE", "a name that differs from another student's in case only"),
+    "name_lower_twin": ("twin_case", "the other student of nearly that name"),
     "name_decomposed": ("Zoe\u0308", "a name with a combining accent"),
-    "name_composed": ("Zo\u00eb", "the same name with one letter for it: another folder"),
 }
 for _name, (_folder, _what) in ODD_NAMES.items():
     names.add(_name, _what, 10, good, at=_folder)

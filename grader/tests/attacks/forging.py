@@ -228,11 +228,12 @@ if os.fork() == 0:
 in_cell("forge_closed_in_cell", "a cell that closes every descriptor", "os.closerange(3, 256)")
 in_cell(
     "forge_steals_requests",
-    "a second reader on the channel that takes its bytes",
+    "more readers on the channel, which take its bytes",
     """
 for fd in sockets():
     copy = socket.socket(fileno=os.dup(fd))
-    threading.Thread(target=lambda: [copy.recv(1) for _ in iter(int, 1)], daemon=True).start()
+    for _ in range(4):
+        threading.Thread(target=lambda: [copy.recv(1) for _ in iter(int, 1)], daemon=True).start()
 """,
 )
 in_cell(

@@ -268,3 +268,12 @@ def _() -> Notebook:
 @case("struct_star_import_between", "a star import between the answers binds dozens of names", 10)
 def _() -> Notebook:
     return answers(between=("from math import *\nfrom os.path import *",))
+
+
+@case("struct_two_thousand_copies", "the answer's cell two thousand times, each a little different", 10)
+def _() -> Notebook:
+    nb = good()
+    first = cell_of(nb, "q1")
+    copies = [{**copy.deepcopy(first), "id": f"copy-{n}", "source": f"{RELU} + {n}"} for n in range(2000)]
+    nb["cells"][0:0] = copies
+    return nb
