@@ -63,7 +63,7 @@ def loop() -> None:
         arrow(axes, (start, 2.85), (end, 2.85))
     box(axes, 4.0, 0.35, 2.6, 1.1, "audit: confirmed,\nfell_back or unproven", GREEN, fontweight="bold")
     arrow(axes, (3.55, 2.3), (4.3, 1.45))
-    axes.text(3.35, 1.75, "what should\nhappen", ha="right", va="center", color=MUTED, fontsize=10)
+    axes.text(4.15, 1.9, "what should\nhappen", ha="left", va="center", color=MUTED, fontsize=10)
     arrow(axes, (8.5, 2.3), (6.6, 1.1))
     axes.text(8.0, 1.45, "what happened\n(evidence)", ha="left", va="center", color=MUTED, fontsize=10)
     arrow(axes, (4.0, 0.8), (2.9, 2.3), VERMILION, dashed=True)

@@ -1110,3 +1110,523 @@ except NotImplementedError as todo:
 # 先自己做完三个 TODO，跑过上面全部的测试，再往下看。卡住了，先看提示，再重读报错里写的那一步。
 #
 # 真的做不下去时，参考答案和讲解在这里：[教师版 notebook]({{blob:solutions/08_capstone/08_capstone.ipynb}})。看完请关掉它，凭自己的理解再写一遍。
+
+# %% [markdown] slug="step-5"
+# ## 第五步 可选实验：让计划接受审计（Optional experiment）
+#
+# 这一步不计分，批改时也不运行。所有代码都已写好，你只需要改 5.1 的设置。
+#
+# | 想知道什么 | 固定什么 | 观察什么 |
+# |---|---|---|
+# | 四条路，谁快？ | 同一层 decoder（$d=256$，4 个头）、权重、线程数 | 每个 $T$ 的中位数；对 eager math 的加速比和区间 |
+# | 算得对吗？ | float64 的参考 | 各条路的最大误差 |
+# | 计划兑现了吗？ | 你的 `build_plan` 做出的计划 | 逐段运行，逐段审计 |
+# | 什么时候不兑现？ | 一次只动一处 | 八种情形，每一种都真的跑一遍 |
+#
+# ### 5.1 设置（Settings）
+#
+# `'dry_run'` 什么也不测；`'real_cpu'` 在 CPU 上真测，float32、单线程，大约一分钟以内，需要 C++ 编译器；`'real_gpu'` 用 CUDA（这里没有 GPU，没有运行过；审计的特征表也是照 CPU 写的）。
+
+# %% 实验设置 slug="exp-settings" tags=["settings"]
+RUN_MODE = "dry_run"  # 'dry_run' | 'real_cpu' | 'real_gpu'
+RUN_LABEL = "default"
+PROFILE_ID = "INF-CUDA-MECHANISM"
+GPU_RESULT_PATH = f"benchmarks/results/inf_dispatch_capstone_{RUN_LABEL}.json"
+
+GPU_DTYPE = "float16"  # real_cpu 一律用 float32
+GPU_TOKEN_COUNTS = [1, 64, 256]
+GPU_HIDDEN_SIZE = 256
+GPU_HEADS = 4
+GPU_WARMUP = 5
+GPU_REPEATS = 25  # 每轮的对数
+GPU_ROUNDS = 4
+GPU_ATOL = GPU_RTOL = 2e-2
+
+# %% [markdown] slug="step-5-2"
+# ### 5.2 运行并保存（Run and save）
+#
+# 前面十来格是各章共用的工具，方法与第 4 章相同。后面几格是本章自己的：模型、四条路、证据、八种情形。
+
+# %% 共用：导入 slug="exp-imports" include="assets/cells/exp_imports.py" tags=["experiment"]
+
+# %% 共用：统计 slug="exp-statistics" include="assets/cells/exp_statistics.py" tags=["experiment"]
+
+# %% 共用：区间与判定 slug="exp-verdict" include="assets/cells/exp_verdict.py" tags=["experiment"]
+
+# %% 共用：同步与线程 slug="exp-timing" include="assets/cells/exp_timing.py" tags=["experiment"]
+
+# %% 共用：成对计时 slug="exp-pairs" include="assets/cells/exp_pairs.py" tags=["experiment"]
+
+# %% 共用：配对测量 slug="exp-measure" include="assets/cells/exp_measure.py" tags=["experiment"]
+
+# %% 共用：数值误差 slug="exp-numerics" include="assets/cells/exp_numerics.py" tags=["experiment"]
+
+# %% 共用：硬件 slug="exp-hardware" include="assets/cells/exp_hardware.py" tags=["experiment"]
+
+# %% 共用：运行模式 slug="exp-mode" include="assets/cells/exp_mode.py" tags=["experiment"]
+
+# %% 共用：安全地写文件 slug="exp-file" include="assets/cells/exp_file.py" tags=["experiment"]
+
+# %% 一层 decoder slug="exp-model" tags=["experiment"]
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+F = torch.nn.functional
+
+
+def rotate(x, cos, sin):
+    """RoPE；x: (1, heads, T, head_dim)，cos、sin: (T, head_dim)。"""
+    left, right = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-right, left], dim=-1) * sin
+
+
+class Block(torch.nn.Module):
+    """RMSNorm、QKV、RoPE、注意力、残差，再接 RMSNorm、SwiGLU、残差。"""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.head_dim = heads, width // heads
+        self.norm1, self.norm2 = (torch.nn.Parameter(torch.rand(width) + 0.5) for _ in range(2))
+        self.q, self.k, self.v, self.o = (torch.nn.Linear(width, width, bias=False) for _ in range(4))
+        self.gate, self.up = (torch.nn.Linear(width, 2 * width, bias=False) for _ in range(2))
+        self.down = torch.nn.Linear(2 * width, width, bias=False)
+
+    def split(self, x):  # (1, T, width) → (1, heads, T, head_dim)
+        return x.view(1, x.shape[1], self.heads, self.head_dim).transpose(1, 2)
+
+    def forward(self, x, cos, sin):
+        n = F.rms_norm(x, x.shape[-1:], self.norm1, 1e-6)
+        q, k, v = rotate(self.split(self.q(n)), cos, sin), rotate(self.split(self.k(n)), cos, sin), self.split(self.v(n))
+        attention = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        h = x + self.o(attention.transpose(1, 2).reshape(x.shape))
+        n = F.rms_norm(h, h.shape[-1:], self.norm2, 1e-6)
+        return h + self.down(F.silu(self.gate(n)) * self.up(n))
+
+
+def block_inputs(tokens, plan):
+    """→ (x, cos, sin)。"""
+    width, head_dim = plan["hidden_size"], plan["hidden_size"] // plan["heads"]
+    rng, place = torch.Generator().manual_seed(plan["seed"]), {"device": plan["device"], "dtype": getattr(torch, plan["dtype"])}
+    angles = torch.arange(tokens)[:, None] / 10000 ** (torch.arange(head_dim // 2) / (head_dim // 2))
+    angles = torch.cat([angles, angles], dim=-1)
+    x = 2.5 * torch.randn(1, tokens, width, generator=rng)
+    return tuple(tensor.to(**place) for tensor in (x, angles.cos(), angles.sin()))
+
+
+# %% 四条路 slug="exp-paths" tags=["experiment"]
+def in_backend(fn, backend):
+    """→ 限定 SDPA 只用 backend 时的 fn。"""
+
+    def run(*args):
+        with sdpa_kernel(backend):
+            return fn(*args)
+
+    return run
+
+
+def kernel_events(on):
+    """CPU 上要打开这个开关，生成的 kernel 才会出现在 profiler 里。"""
+    import torch._inductor.config as inductor_config
+
+    if hasattr(inductor_config.cpp, "enable_kernel_profile"):
+        inductor_config.cpp.enable_kernel_profile = on
+
+
+def fresh(fn, dynamic):
+    """忘掉以前的编译，重新编译 fn；编译发生在第一次调用时。"""
+    torch._dynamo.reset()
+    kernel_events(True)
+    return torch.compile(fn, dynamic=dynamic)
+
+
+def four_paths(block):
+    """→ {路: 函数}；两个编译的函数各有各的代码对象，互不覆盖。"""
+    kernel_events(True)
+    torch._dynamo.reset()
+    static = torch.compile(lambda *args: block(*args), dynamic=False)
+    dynamic = torch.compile(lambda *args: block(*args), dynamic=True)
+    eager = {"eager_math": in_backend(block, SDPBackend.MATH), "eager_flash": in_backend(block, SDPBackend.FLASH_ATTENTION)}
+    return eager | {"inductor_static": static, "inductor_dynamic": dynamic}
+
+
+# %% 四条路的测量 slug="exp-matrix" tags=["experiment"]
+def measure_paths(tokens, paths, block, plan):
+    """T = tokens 时四条路的比较 → candidate_matrix 里的一行；三条路各与 eager_math 配对。"""
+    args, row = block_inputs(tokens, plan), {"token_count": tokens, "paths": {}}
+    exact, base = float64_output(block, args), lambda: paths["eager_math"](*args)
+    timing = [plan[key] for key in ("device", "warmup", "repeats", "rounds", "seed")]
+    for name, fn in paths.items():
+        call, begin = (lambda fn=fn: fn(*args)), time.perf_counter()
+        output = call()
+        result = {"first_call_ms": (time.perf_counter() - begin) * 1e3, "max_error": max_abs_error(output, exact)}
+        result["output_close"] = torch.allclose(output.double(), exact, atol=plan["atol"], rtol=plan["rtol"])
+        if name != "eager_math":
+            pair = measure_pair(base, call, *timing)
+            result["stats"] = {key: value for key, value in pair["b"].items() if key != "samples_ms"}
+            result |= {key: pair[key] for key in ("speedup", "speedup_ci95", "noise_band", "verdict")}
+            row["paths"]["eager_math"].setdefault("stats", {key: value for key, value in pair["a"].items() if key != "samples_ms"})
+        row["paths"][name] = result
+    return row
+
+
+# %% 证据：算子的名字和次数 slug="exp-operators" tags=["experiment"]
+SIGNATURES = {
+    "sdpa_flash": ["_scaled_dot_product_flash_attention"],
+    "sdpa_math": ["_scaled_dot_product_attention_math"],
+    "inductor_static": ["cpp_fused", "triton_"],
+    "inductor_dynamic": ["cpp_fused", "triton_"],
+    "eager": ["aten::linear", "aten::silu", "aten::rms_norm", "aten::add", "aten::neg", "aten::chunk"],
+}
+
+
+def operators_of(call, device):
+    """预热两次，再剖析三次 call() → {算子名: 次数}；只留有 :: 或生成的 kernel，查缓存之类的不算。"""
+    kinds = [torch.profiler.ProfilerActivity.CPU] + ([torch.profiler.ProfilerActivity.CUDA] if device == "cuda" else [])
+    with torch.inference_mode(), one_cpu_thread():
+        call()
+        call()
+        with torch.profiler.profile(activities=kinds) as prof:
+            for _ in range(3):
+                call()
+            synchronize(device)
+    names = {item.key: item.count for item in prof.key_averages()}
+    return {name: count for name, count in names.items() if "::" in name or re.search("cpp_fused|triton_", name)}
+
+
+# %% 一段怎样运行 slug="exp-segment" tags=["experiment"]
+def segment_functions(plan, tokens=64):
+    """→ {模式或角色: (函数, 参数)}：每一种段，用同样大小的真张量跑一遍。"""
+    width, heads = plan["hidden_size"], plan["heads"]
+    place = {"device": plan["device"], "dtype": getattr(torch, plan["dtype"])}
+    x, y, wide = (torch.randn(tokens, size, **place) for size in (width, width, 2 * width))
+    weight, gate, up = torch.rand(width, **place), torch.randn(2 * width, width, **place), torch.randn(2 * width, width, **place)
+    q, angle = torch.randn(1, heads, tokens, width // heads, **place), torch.randn(tokens, width // heads, **place)
+
+    def add_rms_norm(a, b, scale):
+        h = a + b
+        return h, F.rms_norm(h, h.shape[-1:], scale, 1e-6)
+
+    return {
+        "attention": (F.scaled_dot_product_attention, (q, q, q)), "rope": (rotate, (q, angle, angle)),
+        "swiglu": (lambda a, g, u: F.silu(F.linear(a, g)) * F.linear(a, u), (x, gate, up)),
+        "add_rms_norm": (add_rms_norm, (x, y, weight)), "linear": (F.linear, (x, gate)),
+        "rms_norm": (lambda a, s: F.rms_norm(a, a.shape[-1:], s, 1e-6), (x, weight)),
+        "add": (torch.add, (x, y)), "chunk": (lambda a: a.chunk(2, dim=-1), (wide,)),
+    }
+
+
+def run_segment(kind, path, plan):
+    """按计划的路运行一段 → {算子名: 次数}。"""
+    fn, args = segment_functions(plan)[kind]
+    if path in ("sdpa_flash", "sdpa_math"):
+        fn = in_backend(fn, SDPBackend.FLASH_ATTENTION if path == "sdpa_flash" else SDPBackend.MATH)
+    elif path.startswith("inductor"):
+        fn = fresh(fn, dynamic=path == "inductor_dynamic")
+    return operators_of(lambda: fn(*args), plan["device"])
+
+
+# %% 八种情形 slug="exp-cases" tags=["experiment"]
+import logging
+
+
+def compile_limit(count):
+    """同一个函数最多编译几份（这个设置在各版本里名字不同）→ 可以用 with 的对象。"""
+    import torch._dynamo.config as dynamo_config
+
+    name = "recompile_limit" if hasattr(dynamo_config, "recompile_limit") else "cache_size_limit"
+    return dynamo_config.patch({name: count})
+
+
+def over_the_limit(fn, args):
+    """静态编译只许一份，先用半截输入占掉 → 之后的调用悄悄走 eager（torch 只在日志里说一声，这里关掉）。"""
+    logging.getLogger("torch._dynamo.convert_frame").disabled = True
+    compiled = fresh(fn, dynamic=False)
+    compiled(args[0][: len(args[0]) // 2], *args[1:])
+    return lambda: compiled(*args)
+
+
+def real_cases(plan):
+    """→ [(情形, 计划的路, 算子)]，每一种都真的运行。"""
+    sdpa, device, functions = F.scaled_dot_product_attention, plan["device"], segment_functions(plan)
+    (q, k, v), (swiglu, swiglu_args) = functions["attention"][1], functions["swiglu"]
+
+    def math_first():
+        with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+            return sdpa(q, k, v)
+
+    calls = [
+        ("flash, plain input", "sdpa_flash", lambda: sdpa(q, k, v)),
+        ("MATH asked first", "sdpa_math", math_first),
+        ("only MATH allowed", "sdpa_math", lambda: in_backend(sdpa, SDPBackend.MATH)(q, k, v)),
+        ("flash, dropout 0.1", "sdpa_flash", lambda: sdpa(q, k, v, dropout_p=0.1)),
+        ("flash, 3-D input", "sdpa_flash", lambda: sdpa(q[0], k[0], v[0])),
+    ]
+    found = [(name, path, operators_of(call, device)) for name, path, call in calls]
+    found.append(("swiglu compiled", "inductor_static", run_segment("swiglu", "inductor_static", plan)))
+    silent = fresh(swiglu, dynamic=False)
+    kernel_events(False)
+    found.append(("compiled, no kernel events", "inductor_static", operators_of(lambda: silent(*swiglu_args), device)))
+    with compile_limit(1), torch.inference_mode():
+        found.append(("recompile limit reached", "inductor_static", operators_of(over_the_limit(swiglu, swiglu_args), device)))
+    return found
+
+
+# %% 审计 slug="exp-audit" tags=["experiment"]
+def audited(segments, operators):
+    """你的 audit 的结论；TODO 3 还没做时，verdict 和 observed 是 None。"""
+    try:
+        results = audit({"segments": segments}, {"signatures": SIGNATURES, "segments": operators})
+        return [{"observed": one["observed"], "verdict": one["verdict"]} for one in results]
+    except NotImplementedError:
+        return [{"observed": None, "verdict": None} for _ in segments]
+
+
+def audit_cases(plan):
+    cases = real_cases(plan)
+    segments = [{"nodes": [name], "path": path} for name, path, _ in cases]
+    verdicts = audited(segments, [operators for _, _, operators in cases])
+    rows = [{"case": name, "planned": path, "operators": operators} for name, path, operators in cases]
+    return [row | verdict for row, verdict in zip(rows, verdicts)]
+
+
+def audit_block(plan):
+    """你的计划，逐段运行，逐段审计；TODO 1 还没做时是 None。"""
+    try:
+        made = build_plan(BLOCK, CPU_BACKENDS, CPU_WORKLOAD)
+    except NotImplementedError:
+        return None
+    roles, rows, ran = {node["id"]: node["role"] for node in BLOCK["nodes"]}, [], {}
+    for part in made["segments"]:
+        kind, path = part["pattern"] or roles[part["nodes"][0]], part["path"]
+        if (kind, path) not in ran:  # 同样的段只跑一次
+            ran[kind, path] = run_segment(kind, path, plan)
+        rows.append({"kind": kind, "nodes": part["nodes"], "planned": path, "operators": ran[kind, path]})
+    verdicts = audited(made["segments"], [row["operators"] for row in rows])
+    return [row | verdict for row, verdict in zip(rows, verdicts)]
+
+
+# %% 运行（默认 dry_run） slug="exp-run" tags=["experiment", "nbval-ignore-output"]
+def make_plan(device):
+    """5.1 的设置 → 一次实验的全部参数。CPU 上改用 float32 和更严的容差。"""
+    plan = {"device": device, "dtype": "float32" if device == "cpu" else GPU_DTYPE, "token_counts": GPU_TOKEN_COUNTS}
+    plan |= {"hidden_size": GPU_HIDDEN_SIZE, "heads": GPU_HEADS, "warmup": GPU_WARMUP, "repeats": GPU_REPEATS, "seed": 0}
+    return plan | {"rounds": GPU_ROUNDS} | dict.fromkeys(("atol", "rtol"), 1e-4 if device == "cpu" else GPU_ATOL)
+
+
+def run_capstone(path, plan):
+    """测量、取证、审计 → 保存的结果。一个形状失败，不影响其他形状。"""
+    check_label(path, RUN_LABEL)
+    torch.manual_seed(plan["seed"])
+    rows, failures, place = [], [], {"device": plan["device"], "dtype": getattr(torch, plan["dtype"])}
+    block = Block(plan["hidden_size"], plan["heads"]).to(**place).eval()
+    with torch.inference_mode(), one_cpu_thread():
+        paths = four_paths(block)
+        for tokens in plan["token_counts"]:
+            try:
+                rows.append(measure_paths(tokens, paths, block, plan))
+            except Exception as error:  # 编译器缺失、内存不足……记下来，接着测
+                failures.append({"token_count": tokens, "type": type(error).__name__, "message": str(error)[:200] or "no message"})
+        cases, block_audit = ([], None) if failures else (audit_cases(plan), audit_block(plan))
+    head = {"schema_version": "dispatch-audit/v1", "semantic_id": "INF-DISPATCH-CAPSTONE", "profile_id": PROFILE_ID}
+    head |= {"run_label": RUN_LABEL, "workload": {key: value for key, value in plan.items() if key != "device"}}
+    head |= {"hardware": describe_hardware(plan["device"]), "measurement": measurement_notes(plan["device"])}
+    head |= {"environment": describe_environment(), "candidate_matrix": rows, "cases": cases, "block_audit": block_audit}
+    save_report(path, head | {"failure": failures or None, "evidence_level": "local_mechanism_benchmark"})
+
+
+experiment_on = experiment_device(RUN_MODE, PROFILE_ID)
+if experiment_on is None:
+    print("dry_run：什么也没有测。想真测，把 5.1 的 RUN_MODE 改成 'real_cpu' 或 'real_gpu'，再从 5.1 往下运行。")
+else:
+    run_capstone(result_path(GPU_RESULT_PATH, experiment_on), make_plan(experiment_on))
+
+# %% [markdown] slug="step-5-3"
+# ### 5.3 读结果（Read）
+
+# %% 共用：读结果 slug="exp-reader" include="assets/cells/exp_reader.py" tags=["reader"]
+
+# %% 读本章的结果 slug="exp-read-audit" tags=["reader", "nbval-ignore-output"]
+def print_capstone(report):
+    """四条路的时间和误差，八种情形，整层的审计。"""
+    for key in ("workload", "hardware", "failure"):
+        print(f"{key}: {json.dumps(report[key], ensure_ascii=False)}")
+    for row in report["candidate_matrix"]:
+        for name, path in row["paths"].items():
+            ratio = f"speedup {path['speedup']:.2f} {path['verdict']}" if "speedup" in path else "(the base)"
+            print(f"T={row['token_count']:<4} {name:16s} {path['stats']['median_ms']:.3f} ms  {ratio:20s}"
+                  f" max error {path['max_error']:.1e}  close={path['output_close']}")
+    for item in report["cases"]:
+        print(f"{item['case']:27s} planned {item['planned']:16s} observed {item['observed']}  {item['verdict']}")
+    for item in report["block_audit"] or []:
+        print(f"{item['kind']:13s} planned {item['planned']:16s} observed {item['observed']}  {item['verdict']}")
+
+
+saved_path = newest_result(GPU_RESULT_PATH)
+saved_report = load_report(saved_path)
+if saved_report is None:
+    print(f"还没有结果文件：{saved_path}\n请先在 5.1 把 RUN_MODE 改成 'real_cpu'，再运行 5.2。")
+else:
+    print_capstone(saved_report)
+
+# %% [markdown] slug="step-5-4"
+# ### 5.4 画图（Plot）
+#
+# 图只从保存好的 JSON 画。没有你自己的结果时，画随本章附带的样例，标题里写着它是在什么机器上录的。
+
+# %% 画图的函数 slug="exp-plot" tags=["plot"]
+MARKS = {"confirmed": ("o", "#006b4f"), "fell_back": ("X", "#b34700"), "unproven": ("s", "0.5"), None: ("d", "0.8")}
+STYLES = {"eager_flash": ("#b34700", "^"), "inductor_static": ("#003f7f", "s"), "inductor_dynamic": ("#5a9bd4", "D")}
+
+
+def draw_paths(axis, rows):
+    """左图：三条路对 eager math 的加速比和 95% 区间；横坐标错开一点，免得叠在一起。"""
+    tokens = [row["token_count"] for row in rows]
+    for shift, (name, (color, marker)) in enumerate(STYLES.items()):
+        paths = [row["paths"][name] for row in rows]
+        error = [[abs(path["speedup"] - path["speedup_ci95"][side]) for path in paths] for side in (0, 1)]
+        places = [count * 1.12 ** (shift - 1) for count in tokens]
+        axis.errorbar(places, [path["speedup"] for path in paths], yerr=error, color=color, marker=marker, capsize=3, label=name)
+    axis.axhline(1, color="0.4", linestyle="--")
+    axis.set(xscale="log", xlabel="token count T", ylabel="speed-up over eager math", title="Paths of one decoder layer")
+    axis.set_xticks(tokens, [str(token) for token in tokens])
+    axis.minorticks_off()
+    axis.legend(frameon=False, fontsize=9)
+
+
+def draw_audit(axis, items, labels, title):
+    """一行一段：左边是计划的路，右边是看见的路，中间连线；标记和末尾的字是判定。"""
+    for number, item in enumerate(items):
+        seen = " or ".join(item["observed"] or []) or "no signature"
+        marker, color = MARKS[item["verdict"]]
+        axis.plot([0, 1], [number, number], "-", color=color, marker=marker)
+        axis.text(-0.04, number, f"{labels[number]}:  {item['planned']}", ha="right", va="center", fontsize=9)
+        axis.text(1.04, number, f"{seen}  [{item['verdict'] or 'TODO 3'}]", ha="left", va="center", fontsize=9)
+    axis.set(xlim=(-2.2, 3.4), ylim=(len(items) - 0.4, -1.2), title=title)
+    axis.text(0, -0.8, "planned", ha="center", fontsize=8)
+    axis.text(1, -0.8, "observed", ha="center", fontsize=8)
+    axis.axis("off")
+
+
+def plot_capstone(report, note=""):
+    """一份结果 → figure（三幅）。"""
+    hardware, cases, block = report["hardware"], report["cases"], report["block_audit"] or []
+    with plt.style.context("default"):
+        fig, axes = plt.subplots(1, 3, figsize=(20, 5.4), gridspec_kw={"width_ratios": [1, 1.4, 1.4]})
+        if report["candidate_matrix"]:
+            draw_paths(axes[0], report["candidate_matrix"])
+        draw_audit(axes[1], cases, [item["case"] for item in cases], "Eight situations: plan and observation")
+        draw_audit(axes[2], block, [item["kind"] for item in block], "One decoder layer, segment by segment")
+        fig.suptitle(f"{note}{hardware['device']}, torch {hardware['torch_version']}")
+        fig.tight_layout()
+    return fig
+
+
+# %% 录好的样例 slug="exp-sample" sample="assets/samples/08_capstone_cpu.json" tags=["plot"]
+# 真实的一次 CPU 测量。
+import json
+
+# %% 图 slug="exp-figure" tags=["plot"]
+own_report = load_report(newest_result(GPU_RESULT_PATH))
+if own_report is None:
+    print("没有你自己的结果，下面画的是录好的样例，不是你的机器。")
+plot_capstone(own_report or RECORDED_SAMPLE, "" if own_report else "Recorded sample, not your machine: ")
+plt.show()
+
+# %% [markdown] slug="step-5-5"
+# *图 4　左：三条路对 eager math 的加速比，竖线是 95% 区间。中：八种情形，左端是计划的路，右端是看见的路；圆点是 confirmed，叉是 fell_back，方块是 unproven。右：一层 decoder 的计划，逐段审计。*
+#
+# ### 5.5 解释与决定（Interpret and decide）
+#
+# 先看中间那幅。八种情形都真的跑过：
+#
+# | 情形 | 计划 | 看见 | 判定 | 教训 |
+# |---|---|---|---|---|
+# | 普通输入 | flash | flash | `confirmed` | |
+# | 给 MATH 排第一 | math | flash | `fell_back` | CPU 上 SDPA 的次序是写死的，`set_priority` 不起作用 |
+# | 只许 MATH | math | math | `confirmed` | 要限定，就只留一个 |
+# | dropout 0.1 | flash | math | `fell_back` | 能力门要有 `requires` |
+# | 三维输入 | flash | math | `fell_back` | 同上；形状“看起来没错” |
+# | SwiGLU 编译后 | inductor | 生成的 kernel | `confirmed` | static 和 dynamic 的 kernel 同名，证据分不清 |
+# | 同上，不开 kernel 事件 | inductor | 什么也没有 | `unproven` | 换取证的办法，不是修代码 |
+# | 编译份数到了上限 | inductor | eager | `fell_back` | 没有异常；torch 只在日志里说一声 |
+#
+# 注意四次 `fell_back` 里，有两次（dropout、三维输入）换成本章的 `CPU_BACKENDS` 就不会发生：`requires` 会让计划直接写 `sdpa_math`。**审计查出来的每一次退回，都应当变成能力门里的一道门。** 这就是图 1 里那条虚线。
+#
+# | 你看到的 | 下一步 |
+# |---|---|
+# | `max_error` 大，`output_close` 是 `False` | 停下：先查数值，别看时间 |
+# | 有 `fell_back` | 找出原因，给能力门加一道，再做计划 |
+# | 有 `unproven` | 换一种证据；在那之前不要说“走了” |
+# | 全是 `confirmed`，也有 `faster` | 只给这些形状用，放进真实模型再测 |
+# | 全是 `confirmed`，却都是 `tie` | 路走对了，只是不值得；保留 eager |
+#
+# **整层的速度，要由整层来测。** 右边那幅是一段一段跑的，只用来取证；左边那幅才是整层的时间。第 4 章测过：旁边有大的矩阵乘时，融合一段逐元素的计算，整体几乎看不出来。
+#
+# **什么是测出来的，什么是读来的。** CPU 的数字和判定来自一台 2 核 CPU（AMD EPYC，torch 2.13）；第三步的表来自各项目的源文件；`real_gpu` 没有运行过。
+
+# %% [markdown] slug="questions"
+# ## 思考题（Questions to think on）
+#
+# 1. `seq_len` 进了键，每个长度都是一次未命中。怎样让键变窄而不出陈旧命中？（想想能力门到底问了什么；第 6 章的分桶有用吗？）
+# 2. `FieldLog` 记的是“这一次读过的字段”。若检查写成“dtype 不对就不再看长度”，记下的字段会少吗？会不会因此出陈旧命中？
+# 3. 规则 5 让 `inductor_static` 和 `inductor_dynamic` 分不清。还能用什么证据把它们分开？
+# 4. `run_order` 会不会排不出来？什么样的组会让它卡住？谁保证了这不会发生？
+# 5. 审计很贵，不能每次调用都做。什么时候做一次？结论多久算过期？
+# 6. 一个明确的请求办不到，抛异常；自动选择办不到，回退。如果一个**自动**选择的计划被审计为 `fell_back`，应当抛异常、记日志，还是改计划？
+#
+# <details><summary>一点线索</summary>
+#
+# 1：能力门只问“长度是否不超过上限”。键里可以放比较的结果，而不是长度本身；这正是 torch 的 guard 做的事。2：会少；少了的字段在这一次确实没有影响结论，所以用“读过的字段和它们的值”作键仍然正确，但同一份计划的键可能长短不一。3：编译时的 guard、重编译计数，或换一个长度看会不会重新编译。4：缩成点之后有环就排不出来；`select_groups` 的 `would_create_cycle` 保证没有。5：换版本、换硬件、换驱动之后，和每次改能力门之后。6：先记日志并改能力门；若结果的正确性取决于走哪条路（例如确定性），就该抛。
+#
+# </details>
+
+# %% [markdown] slug="mistakes"
+# ## 常见误区（Common mistakes）
+#
+# | 误区 | 事实 |
+# |---|---|
+# | 设了优先级，就会照办 | CPU 上的 SDPA 不照办，也不告诉你；要看证据 |
+# | 缓存键越宽越安全 | 宽了没有陈旧命中，却次次未命中；键应当恰好是检查读过的字段 |
+# | 键里放 dtype 和形状就够了 | dropout、维数、stride 都可能改变结论 |
+# | 没有证据，就当走了（或没走） | 那是第三种结论：`unproven` |
+# | 计划的路看见了，就是 confirmed | 别的路也看见了，说明有一部分退回去了 |
+# | 请求办不到，换一条能走的 | 明确的请求要抛异常，带上理由 |
+# | kernel 名能分清静态和动态编译 | 名字一样；要看 guard 和重编译次数 |
+# | 每一段都快，整层就快 | 段与段之间的搬运和启动，只有整层才看得见 |
+
+# %% [markdown] slug="summary-text"
+# ## 收尾：总测试（Final check）
+#
+# 三组测试一起再跑一遍。全部通过时打印一行 ✅。这一格不计分。
+
+# %% 总测试 slug="summary" tags=["summary"] nbgrader={"grade": false, "grade_id": "summary", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def test_capstone():
+    test_build_plan()
+    test_dispatch()
+    test_audit()
+    print('✅ 三个 TODO 的可见测试全部通过：计划、带缓存的分派、审计都符合规则。')
+
+
+test_capstone()
+
+# %% [markdown] slug="links"
+# ## 小结与链接（Summary and links）
+#
+# - 计划写应该，证据写事实，审计把两者并排放。
+# - 缓存键恰好是检查读过的字段：少了是陈旧命中，多了是白费。
+# - 明确的请求办不到，抛异常；自动选择办不到，回退；两者都留理由。
+# - `confirmed`、`fell_back`、`unproven` 是三种结论，各有各的下一步。
+#
+# 八章到这里就完了。回到{{chapter:01_preflight|第 1 章}}，换一台机器，把实验再跑一遍：数字会变，方法不变。
+#
+# **资料来源**（文件路径都相对于各自的仓库）
+#
+# 1. PyTorch，`aten/src/ATen/native/transformers/sdp_utils_cpp.cpp`：`priority_order_cpp` 的次序是常量，flash 在前、math 在后；CUDA 一边在 `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`。[`sdpa_kernel` 的文档](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html)。
+# 2. PyTorch，[`torch/_inductor/pattern_matcher.py`](https://github.com/pytorch/pytorch/blob/main/torch/_inductor/pattern_matcher.py)：每个目标算子一张按登记次序的表，节点从后往前走。
+# 3. vLLM，[`rms_quant_fusion.py`](https://github.com/vllm-project/vllm/blob/main/vllm/compilation/passes/fusion/rms_quant_fusion.py)：带 residual 的模式先登记；`matched_count`。
+# 4. vLLM，[`platforms/cuda.py`](https://github.com/vllm-project/vllm/blob/main/vllm/platforms/cuda.py)：`get_valid_backends` 收集每个后端的理由；`get_attn_backend_cls` 对明确而无效的选择抛 `ValueError`。
+# 5. PyTorch，[`partitioner.py`](https://github.com/pytorch/pytorch/blob/main/torch/fx/passes/infra/partitioner.py)：合并之前查环。
+# 6. Torch-TensorRT，[`_ConverterRegistry.py`](https://github.com/pytorch/TensorRT/blob/main/py/torch_tensorrt/dynamo/conversion/_ConverterRegistry.py)：`HIGH` 插到表头；[`partitioning/`](https://github.com/pytorch/TensorRT/tree/main/py/torch_tensorrt/dynamo/partitioning)：太小的块交回 PyTorch，并写进 debug 日志。
+# 7. ONNX Runtime，[`graph_partitioner.cc`](https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/framework/graph_partitioner.cc)；禁止退回 CPU 的开关是 `session.disable_cpu_ep_fallback`。
+# 8. TVM，[`pattern_registry.py`](https://github.com/apache/tvm/blob/main/python/tvm/relax/backend/pattern_registry.py)：列表里靠后的模式优先级更高。
+# 9. ExecuTorch，[`partitioner.py`](https://github.com/pytorch/executorch/blob/main/exir/backend/partitioner.py)、[`config_partitioner.py`](https://github.com/pytorch/executorch/blob/main/exir/backend/canonical_partitioners/config_partitioner.py)；XNNPACK 的各项检查用 `why(node, reason=…)` 说明不收的原因。
+# 10. SDPA 在 CPU 上的算子名、八种情形的结果：由 5.2 的实验在 torch 2.13（CPU）上得到；图的录制见{{chapter:05_graph_capture|第 5 章}}。
