@@ -41,6 +41,8 @@ def register(verbs: argparse._SubParsersAction) -> None:
 def launch(folder: Path | None = None, extra: list[str] | None = None, *, root: Path = ROOT) -> Launch:
     """How to start JupyterLab on the course in ``root``, or on a class that was graded into ``folder``.
 
+    Makes nbgrader's exchange folder there: formgrader opens with a warning where it is missing.
+
     Raises:
         GraderError: ``folder`` is no graded class, or ``root`` has no notebooks.
     """
@@ -49,6 +51,8 @@ def launch(folder: Path | None = None, extra: list[str] | None = None, *, root: 
     if folder is not None and not (folder / "nbgrader_config.py").is_file():
         remedy = "give the --out folder of `python -m grader grade`, or no folder for the notebooks"
         raise GraderError(str(folder), "it is no graded class", remedy)
+    served = (folder or root).resolve()
+    (served / "exchange").mkdir(exist_ok=True)
     argv = [sys.executable, "-m", "jupyterlab", *(extra or [])]
     if folder is None:
         # formgrader wants the whole course below the server's root; the file browser starts in notebooks/
@@ -57,7 +61,7 @@ def launch(folder: Path | None = None, extra: list[str] | None = None, *, root: 
         argv.append("--allow-root")
     config = os.pathsep.join(filter(None, [str(root / "grader"), os.environ.get("JUPYTER_CONFIG_PATH")]))
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
-    return Launch(argv, (folder or root).resolve(), {**os.environ, "JUPYTER_CONFIG_PATH": config, "PATH": path})
+    return Launch(argv, served, {**os.environ, "JUPYTER_CONFIG_PATH": config, "PATH": path})
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -29,6 +29,8 @@ def configure(c: Any, root: Path, *, source: str = "source", release: str = "rel
     c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.py"]
     c.GenerateAssignment.preprocessors = release_preprocessors()
     c.Autograde.autograde_preprocessors = autograde_preprocessors()
+    # Without a course and an exchange formgrader opens with a warning. The name is the gradebook's own default.
+    c.CourseDirectory.course_id = "default_course"
     c.Exchange.root = str(root / "exchange")
 
 

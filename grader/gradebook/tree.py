@@ -20,8 +20,8 @@ from grader.structure import nbgrader_metadata
 CONFIG = '''\
 """Formgrader and `nbgrader autograde` on this folder (written by `python -m grader grade`).
 
-    cd HERE; JUPYTER_CONFIG_PATH=. jupyter lab   # in the environment in which the class was graded
-    python -m grader results HERE                # after changing a score: writes the tables and pages again
+    python -m grader lab HERE       # in the environment in which the class was graded
+    python -m grader results HERE   # after changing a score: writes the tables and pages again
 """
 import sys
 from pathlib import Path

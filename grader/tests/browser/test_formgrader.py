@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import FrameLocator, Page, expect
 
 from grader.cli import main
-from grader.tests.browser.support import CHAPTER, ROOT, Lab, running_lab, shot
+from grader.tests.browser.support import CHAPTER, ROOT, Lab, copy_course, running_lab, shot
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox, pytest.mark.timeout(600)]
 SAMPLE = ROOT / "assets" / "sample_class" / CHAPTER
@@ -45,6 +45,7 @@ def test_look_open_a_submission_and_override_a_score(page: Page, graded: Path) -
     with running_lab(graded.parent / "home", graded) as lab:
         frame = open_formgrader(page, lab)
         expect(frame.get_by_text(CHAPTER).first).to_be_visible()
+        expect(frame.locator(".alert-warning:visible, .alert-danger:visible")).to_have_count(0)
         shot(page, "formgrader_1_assignments")
 
         page.goto(lab.url(f"formgrader/manage_submissions/{CHAPTER}"))
@@ -66,6 +67,16 @@ def test_look_open_a_submission_and_override_a_score(page: Page, graded: Path) -
             box.press("Tab")
     assert main(["results", str(graded)]) == 0
     assert 0 <= score_of(graded, "zhang_wei") < before
+
+
+def test_make_lab_lists_the_chapters_in_formgrader(page: Page, tmp_path: Path) -> None:
+    root = copy_course(tmp_path / "course")
+    (tmp_path / "home").mkdir()
+    with running_lab(tmp_path / "home", root=root) as lab:
+        frame = open_formgrader(page, lab)
+        for name in sorted(path.stem for path in root.glob("solutions/*/*.ipynb")):
+            expect(frame.locator("tbody")).to_contain_text(name)
+        expect(frame.locator(".alert-warning:visible, .alert-danger:visible")).to_have_count(0)
 
 
 def test_students_pages_show_no_hidden_test(graded: Path) -> None:
