@@ -229,6 +229,7 @@ def test_the_plan_of_the_text_is_printed(tmp_path: Path) -> None:
         "{'request_id': 18} ('sdpa_flash', 'hit')",
         "{'dropout_p': 0.1} ('sdpa_math', 'miss')",
         "{'request': 'sdpa_math'} ('sdpa_math', 'hit')",
-        "{'request': 'sdpa_flash', 'rank': 3} RuntimeError: requested path 'sdpa_flash' is not available: requires_rank",
+        "{'request': 'sdpa_flash', 'rank': 3} RuntimeError: "
+        "requested path 'sdpa_flash' is not available: requires_rank",
     ]
     assert "sdpa_flash" in lines[8] and "inductor_static" in lines[10]

@@ -622,7 +622,7 @@ check_pure_plan()
 # 2. **名字也要进键**：同一个 `plan_cache` 可能给两份字段不同的计划用，`dtype='a'` 与 `device='a'` 不是一回事。名单的**次序**不影响键。
 # 3. **值可能是列表**（例如形状 `[1, 4, 64, 32]`，也可能嵌套），列表不能当字典的键；给出的 `frozen` 把它变成元组。
 # 4. **命中**：键在缓存里，不调用 `build`，第二项是 `'hit'`。**未命中**：调用 `build(workload)` 一次，把**整份报告**存进缓存，第二项是 `'miss'`。
-# 5. **挑路**：`request = workload.get('request', 'auto')`。是 `'auto'`，就取 `available` 的第一个；否则请求的路在 `available` 里就用它，**不在就抛 `RuntimeError`**，消息里有请求的名字，和 `rejected` 里它的每一条理由（没有理由就写 `unknown_path`）。绝不悄悄换一条路。
+# 5. **挑路**：看 workload 的 `request` 字段，没写就当 `'auto'`。是 `'auto'`，就取 `available` 的第一个；否则请求的路在 `available` 里就用它，**不在就抛 `RuntimeError`**，消息里有请求的名字，和 `rejected` 里它的每一条理由（没有理由就写 `unknown_path`）。绝不悄悄换一条路。
 # 6. **`request` 不进键**（除非名单里有它）：缓存里存的是报告，不是挑好的路；同一份报告可以回答不同的请求。抛 `RuntimeError` 时报告也已经存下，下一次是命中。
 # 7. **`build` 自己抛异常**：原样抛出，什么也不存。
 # 8. **只读**：不改 `workload`、`plan_key_fields` 和缓存里已有的报告。
