@@ -119,7 +119,7 @@ print('找到的起点：', scan(targets, ('aten.linear.default', 'aten.silu.def
 #
 # residual add + RMSNorm 正是例子。$h = x + a$ 先进 RMSNorm，**后面的残差还要再用一次** $h$。
 #
-# ![add 的结果 h 同时流向 rms_norm 和后面的残差 add；只有一个输出的融合核丢掉 h，有两个输出的融合核同时交出 h 和 norm(h)]({{raw:assets/figures/05_two_outputs.png}})
+# ![add 的结果 h 同时流向 rms_norm 和后面的残差 add；只有一个输出的融合 kernel 丢掉 h，有两个输出的融合 kernel 同时交出 h 和 norm(h)]({{raw:assets/figures/05_two_outputs.png}})
 #
 # *图 2　`add` 的值逃出了组。声明两个输出（$h$ 和 $\mathrm{RMSNorm}(h)$）才合法。*
 #
@@ -159,7 +159,7 @@ print('找到的起点：', scan(targets, ('aten.linear.default', 'aten.silu.def
 # | 模式 pattern | `{'name': str, 'roles': {键: 角色}, 'edges': [[源键, 目标键, 槽], ...], 'outputs': [键, ...]}` |
 # | 匹配 match | `{'pattern': 模式名, 'map': {键: id}, 'outputs': [键, ...]}` |
 #
-# 边 `['act', 'out', 0]` 读作：`act` 的值是 `out` 的第 0 个输入。`outputs` 是融合 kernel 肯交出来的值。下面是两张表和五个模式。
+# 边 `['act', 'out', 0]` 读作：`act` 的值是 `out` 的第 0 个输入。`outputs` 是融合 kernel 肯交出来的值。下面是三张表和六个模式。
 
 # %% 角色表 nbgrader={"grade": false, "grade_id": "role_tables", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # aten 算子名（不含命名空间和重载）→ 角色。表里没有的，名字本身就是角色。
@@ -259,7 +259,7 @@ def normalize_graph(nodes):
     return {'nodes': kept, 'outputs': outputs}
 
 # %% [markdown] slug="todo1-tests-text"
-# **TODO 1 的测试。** 每一格检查一种行为，各有各的分。测试里的图写成文字：`'y = aten.mul.Tensor(a, b)'` 是一个节点，单独的 `'x'` 是输入，`'return y'` 是输出。
+# **TODO 1 的测试。** 每一格检查一种行为，各有各的分。几格同时不过时，先改最上面的一格：下面几格往往是同一个错。测试里的图写成文字：`'y = aten.mul.Tensor(a, b)'` 是一个节点，单独的 `'x'` 是输入，`'return y'` 是输出。
 
 # %% 图的格式：角色、次序、输入和输出 todo=1 step="4.1 TODO 1" nbgrader={"grade": true, "grade_id": "todo1_record", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 def difference(got, want, where='返回值'):
@@ -284,7 +284,7 @@ def check(case, function, args, want, cause, step):
     try:
         got = function(*args)
     except (ArithmeticError, AttributeError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:
-        raise AssertionError(told('函数抛出了异常', f'{type(error).__name__}: {error}')) from error
+        raise AssertionError(told('函数抛出了异常（先解决它，再看下面的原因）', f'{type(error).__name__}: {error}')) from error
     problem = difference(got, want)
     assert not problem, told(problem, repr(got))
 
@@ -670,7 +670,7 @@ def check_all_maps():
     graph = dag('x', 'p = linear(x)', 'q = linear(x)', 'm = multiply(p, q)', 'return m')
     pattern = pattern_of('a:linear b:linear out:multiply', 'a-out-0 b-out-1')
     want = [{'a': 'p', 'b': 'q', 'out': 'm'}, {'a': 'q', 'b': 'p', 'out': 'm'}]
-    check_maps('对称的模式', graph, pattern, want, '两张互换的 map 都留下', step)
+    check_maps('对称的模式', graph, pattern, want, '两张互换的 map 都留下；不同的键对到不同的节点', step)
 
 
 check_all_maps()
