@@ -8,7 +8,7 @@ def plot_report(report, note=""):
             draw_times(axes[0], rows)
             draw_speedup(axes[1], rows, report["summary"].get("accepted_token_counts", []))
         for axis in axes:
-            axis.set_xticks(tokens, [str(token) for token in tokens])
+            axis.set_xticks(tokens, [str(token) for token in tokens], fontsize=8)  # 小一点，1024 和 2048 才不会连成一串
             axis.minorticks_off()
         if failed:
             axes[0].text(0.98, 0.02, f"failed: T = {failed}", transform=axes[0].transAxes, ha="right")
