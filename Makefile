@@ -28,7 +28,7 @@ test: setup  ## everything that CI runs
 	$(PY) -m pytest -m "not slow" -n 2
 
 test-all: test  ## and the slow checks: long fuzzing, hosted versions, the whole browser walk
-	$(PY) -m pytest -m slow
+	$(PY) -m pytest -m slow -rs
 
 lab: setup build  ## JupyterLab on the notebooks; make lab DIR=out/class: formgrader on a graded class
 	$(PY) -m grader lab $(DIR) $(LAB_ARGS)

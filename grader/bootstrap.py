@@ -21,7 +21,10 @@ STAMP = VENV / "installed-for"
 # program that must be on PATH → Debian/Ubuntu package that brings it, and why
 SYSTEM_PROGRAMS = {"bwrap": ("bubblewrap", "the grader runs student code in a bubblewrap sandbox")}
 BROWSER_PROGRAMS = {
-    "chromium": ("chromium fonts-noto-cjk", "the browser tests drive a headless Chromium, with Chinese fonts")
+    "chromium": (
+        "chromium fonts-noto-cjk fonts-noto-color-emoji",
+        "the browser tests drive a headless Chromium, with Chinese fonts",
+    )
 }
 
 
