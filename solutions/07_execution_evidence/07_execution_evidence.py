@@ -74,7 +74,7 @@ import json
 # 录好的数据：四份 profile，以及四个形状的配对计时（第四步末尾用）。
 
 # %% 取出四份 profile nbgrader={"grade": false, "grade_id": "profiles", "locked": true, "schema_version": 3, "solution": false, "task": false}
-RECORDED = RECORDED_SAMPLE
+RECORDED = json.loads(json.dumps(RECORDED_SAMPLE))  # 另存一份：画图时还会用到 RECORDED_SAMPLE 这个名字
 PROFILES = {name: profile['events'] for name, profile in RECORDED['profiles'].items()}
 
 # %% 看一眼 slug="look-at-profiles"
@@ -1119,7 +1119,6 @@ def chain_inputs(tokens, plan):
     weight = torch.rand(width, generator=rng) + 0.5
     return tuple(tensor.to(**place) for tensor in (x, residual, weight, up))
 
-
 # %% 一份 profile，连同分类 slug="exp-profile" tags=["experiment"]
 def profile_rows(call, device, calls):
     """剖析 call() 若干次 → 第二步那种格式的行。"""
@@ -1151,8 +1150,7 @@ def profile_summary(rows, device):
     level = "kernel_observed" if fused else "capture_only" if captured else "none"
     return {"calls": calls, "kernels": fused, "level": level, "top": [row["name"] for row in rows[:8]]}
 
-
-# %% 四种情况，三种写法 slug="exp-situations" tags=["experiment"]
+# %% 四种情况 slug="exp-situations" tags=["experiment"]
 def show_kernels(on):
     """CPU 上要打开这个开关，生成的 kernel 才会出现在 profiler 里。"""
     import torch._inductor.config as inductor_config
@@ -1182,26 +1180,31 @@ def study_profiles(plan, tokens=64):
     show_kernels(True)
     return {name: profile_summary(rows, device) for name, rows in found.items()}
 
-
+# %% 三种写法 slug="exp-names" tags=["experiment"]
 def study_names(plan):
     """→ {写法: 看见的 kernel 名，去掉图的编号}。"""
     x, y, weight, _ = chain_inputs(64, plan)
     names = {}
     for writing, fn in WRITINGS.items():
         compiled, _ = compile_fresh(fn)
-        kernels = profile_kernels(warmed(lambda: compiled(x, y, weight)), plan["device"])
+        kernels = profile_kernels(warmed(lambda fn=compiled: fn(x, y, weight)), plan["device"])
         names[writing] = sorted(re.sub(r"^graph_\d+_", "", name) for name in kernels)
     return names
 
-
 # %% A/A 试验 slug="exp-aa" tags=["experiment"]
+def chain_call(tokens, plan):
+    """→ 无参函数：用同样的输入算一次 chain。"""
+    args = chain_inputs(tokens, plan)
+    return lambda: chain(*args)
+
+
 def study_aa(plan, trials):
     """eager 跟自己比 → 每遍、每个形状一项：中位数比、区间、噪声带、按区间的判定。"""
     results = []
     for trial in range(trials):
         for tokens in plan["token_counts"][:3]:
-            args = chain_inputs(tokens, plan)
-            pair = measure_pair(lambda: chain(*args), lambda: chain(*args), plan["device"], 3, 20, 2, seed=trial)
+            call = chain_call(tokens, plan)
+            pair = measure_pair(call, call, plan["device"], 3, 20, 2, seed=trial)
             item = {"trial": trial, "token_count": tokens, "ratio": pair["speedup"], "ci95": pair["speedup_ci95"]}
             results.append(item | {"noise_band": pair["noise_band"], "verdict": pair["verdict"]})
     return results
@@ -1211,8 +1214,7 @@ def accepted_trials(results, good):
     """有几遍“至少一个形状被收下”；good(item) 是收下的规则。"""
     return len({item["trial"] for item in results if good(item)})
 
-
-# %% 运行（默认 dry_run） slug="exp-run" tags=["experiment", "nbval-ignore-output"]
+# %% 一次完整的测量 slug="exp-whole" tags=["experiment"]
 def make_plan(device):
     """5.1 的设置 → 一次实验的全部参数。CPU 上改用 float32 和更严的容差。"""
     plan = {"workload": "MemoryBoundChain", "semantic_id": "INF-EXECUTION-EVIDENCE", "profile_id": PROFILE_ID}
@@ -1232,7 +1234,7 @@ def run_evidence(path, plan):
         report["evidence_study"] = study | {"aa_trials": study_aa(plan, GPU_AA_TRIALS)}
     save_report(path, report)
 
-
+# %% 运行（默认 dry_run） slug="exp-run" tags=["experiment", "nbval-ignore-output"]
 experiment_on = experiment_device(RUN_MODE, PROFILE_ID)
 if experiment_on is None:
     print("dry_run：什么也没有测。想真测，把 5.1 的 RUN_MODE 改成 'real_cpu' 或 'real_gpu'，再从 5.1 往下运行。")
@@ -1246,7 +1248,7 @@ else:
 
 # %% 共用：读结果 slug="exp-reader" include="assets/cells/exp_reader.py" tags=["reader"]
 
-# %% 读本章的结果 slug="exp-read-study" tags=["reader", "nbval-ignore-output"]
+# %% v2 结果变成行 slug="exp-rows" tags=["reader"]
 def rows_of(report):
     """v2 结果 → decide 要的行。"""
     rows = []
@@ -1257,7 +1259,7 @@ def rows_of(report):
         rows.append(row)
     return rows + [{"token_count": bad["token_count"], "failure": bad["message"]} for bad in report["failure"] or []]
 
-
+# %% 读本章的结果 slug="exp-read-study" tags=["reader", "nbval-ignore-output"]
 def print_study(study):
     """profile 的三种次数、三种写法的名字、A/A 试验。"""
     for name, profile in study["profiles"].items():
@@ -1330,7 +1332,6 @@ def plot_evidence(report, note=""):
         fig.suptitle(f"{note}{hardware['device']}, torch {hardware['torch_version']}")
         fig.tight_layout()
     return fig
-
 
 # %% 录好的样例 slug="exp-sample" sample="assets/samples/07_execution_evidence_cpu.json" tags=["plot"]
 # 真实的一次 CPU 测量。

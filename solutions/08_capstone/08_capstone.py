@@ -1201,7 +1201,7 @@ class Block(torch.nn.Module):
         n = F.rms_norm(h, h.shape[-1:], self.norm2, 1e-6)
         return h + self.down(F.silu(self.gate(n)) * self.up(n))
 
-
+# %% 输入 slug="exp-inputs" tags=["experiment"]
 def block_inputs(tokens, plan):
     """→ (x, cos, sin)。"""
     width, head_dim = plan["hidden_size"], plan["hidden_size"] // plan["heads"]
@@ -1210,7 +1210,6 @@ def block_inputs(tokens, plan):
     angles = torch.cat([angles, angles], dim=-1)
     x = 2.5 * torch.randn(1, tokens, width, generator=rng)
     return tuple(tensor.to(**place) for tensor in (x, angles.cos(), angles.sin()))
-
 
 # %% 四条路 slug="exp-paths" tags=["experiment"]
 def in_backend(fn, backend):
@@ -1247,7 +1246,6 @@ def four_paths(block):
     eager = {"eager_math": in_backend(block, SDPBackend.MATH), "eager_flash": in_backend(block, SDPBackend.FLASH_ATTENTION)}
     return eager | {"inductor_static": static, "inductor_dynamic": dynamic}
 
-
 # %% 四条路的测量 slug="exp-matrix" tags=["experiment"]
 def measure_paths(tokens, paths, block, plan):
     """T = tokens 时四条路的比较 → candidate_matrix 里的一行；三条路各与 eager_math 配对。"""
@@ -1266,7 +1264,6 @@ def measure_paths(tokens, paths, block, plan):
             row["paths"]["eager_math"].setdefault("stats", {key: value for key, value in pair["a"].items() if key != "samples_ms"})
         row["paths"][name] = result
     return row
-
 
 # %% 证据：算子的名字和次数 slug="exp-operators" tags=["experiment"]
 SIGNATURES = {
@@ -1291,7 +1288,6 @@ def operators_of(call, device):
     names = {item.key: item.count for item in prof.key_averages()}
     return {name: count for name, count in names.items() if "::" in name or re.search("cpp_fused|triton_", name)}
 
-
 # %% 一段怎样运行 slug="exp-segment" tags=["experiment"]
 def segment_functions(plan, tokens=64):
     """→ {模式或角色: (函数, 参数)}：每一种段，用同样大小的真张量跑一遍。"""
@@ -1313,7 +1309,7 @@ def segment_functions(plan, tokens=64):
         "add": (torch.add, (x, y)), "chunk": (lambda a: a.chunk(2, dim=-1), (wide,)),
     }
 
-
+# %% 按计划的路运行一段 slug="exp-run-segment" tags=["experiment"]
 def run_segment(kind, path, plan):
     """按计划的路运行一段 → {算子名: 次数}。"""
     fn, args = segment_functions(plan)[kind]
@@ -1323,8 +1319,7 @@ def run_segment(kind, path, plan):
         fn = fresh(fn, dynamic=path == "inductor_dynamic")
     return operators_of(lambda: fn(*args), plan["device"])
 
-
-# %% 八种情形 slug="exp-cases" tags=["experiment"]
+# %% 让编译份数到上限 slug="exp-limit" tags=["experiment"]
 import logging
 
 
@@ -1343,7 +1338,7 @@ def over_the_limit(fn, args):
     compiled(args[0][: len(args[0]) // 2], *args[1:])
     return lambda: compiled(*args)
 
-
+# %% 八种情形 slug="exp-cases" tags=["experiment"]
 def real_cases(plan):
     """→ [(情形, 计划的路, 算子)]，每一种都真的运行。"""
     sdpa, device, functions = F.scaled_dot_product_attention, plan["device"], segment_functions(plan)
@@ -1368,7 +1363,6 @@ def real_cases(plan):
     with compile_limit(1), torch.inference_mode():
         found.append(("recompile limit reached", "inductor_static", operators_of(over_the_limit(swiglu, swiglu_args), device)))
     return found
-
 
 # %% 审计 slug="exp-audit" tags=["experiment"]
 def audited(segments, operators):
@@ -1403,8 +1397,7 @@ def audit_block(plan):
     verdicts = audited(made["segments"], [row["operators"] for row in rows])
     return [row | verdict for row, verdict in zip(rows, verdicts)]
 
-
-# %% 运行（默认 dry_run） slug="exp-run" tags=["experiment", "nbval-ignore-output"]
+# %% 一次完整的测量 slug="exp-whole" tags=["experiment"]
 def make_plan(device):
     """5.1 的设置 → 一次实验的全部参数。CPU 上改用 float32 和更严的容差。"""
     plan = {"device": device, "dtype": "float32" if device == "cpu" else GPU_DTYPE, "token_counts": GPU_TOKEN_COUNTS}
@@ -1432,7 +1425,7 @@ def run_capstone(path, plan):
     head |= {"environment": describe_environment(), "candidate_matrix": rows, "cases": cases, "block_audit": block_audit}
     save_report(path, head | {"failure": failures or None, "evidence_level": "local_mechanism_benchmark"})
 
-
+# %% 运行（默认 dry_run） slug="exp-run" tags=["experiment", "nbval-ignore-output"]
 experiment_on = experiment_device(RUN_MODE, PROFILE_ID)
 if experiment_on is None:
     print("dry_run：什么也没有测。想真测，把 5.1 的 RUN_MODE 改成 'real_cpu' 或 'real_gpu'，再从 5.1 往下运行。")
@@ -1518,7 +1511,6 @@ def plot_capstone(report, note=""):
         fig.suptitle(f"{note}{hardware['device']}, torch {hardware['torch_version']}")
         fig.tight_layout()
     return fig
-
 
 # %% 录好的样例 slug="exp-sample" sample="assets/samples/08_capstone_cpu.json" tags=["plot"]
 # 真实的一次 CPU 测量。
