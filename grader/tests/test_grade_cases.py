@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from grader.grade.pipeline import GradeOptions, grade
+from grader.tests.attacks.school import shared
 from grader.tests.classroom import CASES, PS1, PS2, hand_in, source, student
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(900)]
@@ -47,11 +48,20 @@ def build_class(folder: Path, cases: list[dict[str, Any]], good: str) -> Path:
     return folder
 
 
+def graded_manifest(factory: pytest.TempPathFactory) -> Path:
+    """The out folder of the manifest's class, which all test processes share."""
+
+    def make(root: Path) -> None:
+        submissions = build_class(root / "class", PS1_CASES, "base_correct")
+        grade(GradeOptions(submissions, "ps1", source=PS1, out=root / "out"))
+
+    return shared(factory, "manifest_ps1", make) / "out"
+
+
 @pytest.fixture(scope="module")
 def ps1(tmp_path_factory):
-    root = tmp_path_factory.mktemp("ps1")
-    submissions = build_class(root / "class", PS1_CASES, "base_correct")
-    return grade(GradeOptions(submissions, "ps1", source=PS1, out=root / "out"))
+    out = graded_manifest(tmp_path_factory)
+    return out, json.loads((out / "results.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")

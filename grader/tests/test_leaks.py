@@ -22,7 +22,7 @@ from grader.tests.attacks import school
 from grader.tests.attacks.case import Case, dump
 from grader.tests.attacks.school import shared
 from grader.tests.classroom import PS1, hand_in
-from grader.tests.test_grade_cases import PS1_CASES, build_class
+from grader.tests.test_grade_cases import graded_manifest
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,11 +114,7 @@ def test_of_our_own_cases(tmp_path_factory, ps1_secrets):
 
 
 def test_of_the_manifests_cases(tmp_path_factory, ps1_secrets):
-    def make(root: Path) -> None:
-        submissions = build_class(root / "class", PS1_CASES, "base_correct")
-        grade(GradeOptions(submissions, "ps1", source=PS1, out=root / "out"))
-
-    out = shared(tmp_path_factory, "manifest_ps1", make) / "out"
+    out = graded_manifest(tmp_path_factory)
     assert leaks(out, ps1_secrets, handed_in(out)) == []
 
 
