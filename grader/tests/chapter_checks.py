@@ -1,16 +1,23 @@
-"""What every chapter has to show, for the test files of the chapters.
+"""What every chapter has to show: ``ChapterTests``, and helpers for what is special to one chapter.
 
-``run_notebook`` executes a chapter alone in an empty folder; ``fast`` checks run its graded cells in process with the
-mutation framework.
+``run_notebook`` executes a chapter alone in an empty folder; mutants run its graded cells in process with the mutation
+framework.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import math
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
+import pytest
+import torch
 
 from grader.authoring.executor import execute_in
 from grader.authoring.master import read_master
@@ -19,6 +26,12 @@ from grader.model import Notebook
 from grader.tests.mutants import framework
 
 ROOT = framework.ROOT
+FORM = (
+    "的类型应是",
+    "的类型不对",
+    "结果的样子不对",
+    "的形状与 dtype",
+)  # how a message says that only type or shape is off
 
 
 def master(name: str) -> Notebook:
@@ -77,59 +90,188 @@ def errors(notebook: Notebook) -> list[tuple[str, str]]:
     return [(output["ename"], output["evalue"]) for output in found]
 
 
-def check_reference(chapter: framework.Chapter) -> None:
-    """The reference earns all 100 points."""
-    report = chapter.grade()
-    assert not report.lost
-    assert report.score == sum(cell.points for cell in chapter.tests) == 100
+@cache
+def report_of(chapter: framework.Chapter, mutant: framework.Mutant) -> framework.Report:
+    """The grading of one mutant; each is graded once, whatever is asked about it."""
+    return chapter.grade(mutant)
 
 
-def check_unfilled(chapter: framework.Chapter, todo: int) -> None:
-    """A TODO as released earns nothing and is named, and costs nothing elsewhere."""
-    report = chapter.grade(unfilled={todo})
-    for cell in chapter.tests:
-        outcome = report[cell.grade_id]
-        if cell.todo == todo:
-            assert (outcome.score, outcome.error) == (0, "NotImplementedError")
-            assert f"TODO {todo}" in outcome.message
-        else:
-            assert outcome.score == cell.points, cell.grade_id
+def lost(report: framework.Report) -> list[framework.Outcome]:
+    """The outcomes of the cells that gave less than their points."""
+    return [outcome for outcome in report.outcomes if outcome.grade_id in report.lost]
 
 
-def check_caught(chapter: framework.Chapter, mutant: framework.Mutant) -> None:
-    """The named cell catches the mistake, as a wrong answer, and says what to reread; other TODOs keep their points."""
-    report = chapter.grade(mutant)
-    assert mutant.caught_by in report.lost
-    caught = report[mutant.caught_by]
-    assert caught.error != "NotImplementedError", "a wrong answer is not an unfilled one"
-    assert caught.error != "AssertionError" or "重读" in caught.message, "the message names the step to reread"
-    todo = chapter.cell(mutant.caught_by).todo
-    assert {chapter.cell(grade_id).todo for grade_id in report.lost} == {todo}
+class ChapterTests:
+    """The tests that every chapter passes. A chapter's test file derives ``TestChapter`` from it::
+
+    class TestChapter(chapter_checks.ChapterTests):
+        name = "02_operator_fusion"
+    """
+
+    name: str
+
+    @property
+    def chapter(self) -> framework.Chapter:
+        return framework.load(self.name)
+
+    @property
+    def module(self) -> ModuleType:
+        return framework.mutants_of(self.name)
+
+    @property
+    def rules(self) -> framework.Rules:
+        return getattr(self.module, "RULES", framework.Rules())
+
+    @pytest.fixture(autouse=True)
+    def one_thread(self) -> Iterator[None]:
+        """As in the sandbox; with more, tiny tensors spend their time waiting for the other thread."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        yield
+        torch.set_num_threads(threads)
+
+    def test_the_reference_earns_all_points(self) -> None:
+        """100 of 100, and all that the student's edition has to run."""
+        report = self.chapter.grade()
+        assert not report.lost
+        assert report.score == sum(cell.points for cell in self.chapter.tests) == 100
+        assert not self.chapter.grade(hidden_tests=False).lost
+
+    @pytest.mark.parametrize("unfilled", [{1}, {2}, {3}, {1, 2}, {2, 3}, {1, 2, 3}], ids=str)
+    def test_an_unfilled_todo_earns_nothing_and_is_named(self, unfilled: set[int]) -> None:
+        """And costs no other TODO, but for cells that go through the student's own earlier TODO."""
+        report = self.chapter.grade(unfilled=unfilled)
+        for cell in self.chapter.tests:
+            outcome = report[cell.grade_id]
+            sources = [todo for todo, cells in self.rules.borrowed.items() if cell.grade_id in cells]
+            missing = unfilled & {cell.todo, *sources}
+            if missing:
+                assert (outcome.score, outcome.error) == (0, "NotImplementedError"), outcome
+                assert outcome.message.startswith(f"请先完成 TODO {min(missing)}"), outcome
+            else:
+                assert outcome.score == cell.points, outcome
+
+    def test_each_mistake_is_caught_by_the_test_that_names_it(self) -> None:
+        """As a wrong answer, with what to reread; other TODOs keep their points."""
+        names = [mutant.name for mutant in (*self.module.MUTANTS, *self.module.VARIANTS)]
+        assert len(names) == len(set(names))
+        found = [f"{mutant.name}: {flaw}" for mutant in self.module.MUTANTS for flaw in self._flaws(mutant)]
+        assert not found, "\n".join(found)
+
+    def test_visible_tests_catch_most_mistakes(self) -> None:
+        """At least 25 mutants, and at least 80 % of them lose points in a visible test."""
+        unseen = [mutant.name for mutant in self.module.MUTANTS if not self._seen(mutant)]
+        assert len(self.module.MUTANTS) >= 25
+        assert len(unseen) <= 0.2 * len(self.module.MUTANTS), f"only hidden tests catch {unseen}"
+
+    def test_at_most_five_mistakes_are_caught_by_their_form_alone(self) -> None:
+        """Type and shape; names that start with ``own_`` are added to a list that others made."""
+        counted = [mutant for mutant in self.module.MUTANTS if not mutant.name.startswith("own_")]
+        by_form = [mutant.name for mutant in counted if all(map(self._is_form, lost(report_of(self.chapter, mutant))))]
+        assert len(by_form) <= 5, by_form
+
+    def test_other_styles_keep_all_points(self) -> None:
+        costs = {variant.name: report_of(self.chapter, variant).lost for variant in self.module.VARIANTS}
+        assert costs and not any(costs.values()), costs
+
+    def test_runs_alone_unfilled(self, tmp_path: Path) -> None:
+        """The student's edition in an empty folder: its only errors are the reminders, and its figure is there."""
+        done = run_notebook(tolerant(student(self.name)), tmp_path)
+        found = errors(done)
+        assert {kind for kind, _ in found} == {"NotImplementedError"}
+        assert {message[:12] for _, message in found} == {f"请先完成 TODO {number}：" for number in (1, 2, 3)}
+        assert has_figure(done)
+
+    def test_runs_alone_filled_and_writes_nothing(self, tmp_path: Path) -> None:
+        """In an empty folder: the summary's ✅, a figure, and no file, since nothing was measured."""
+        done = run_notebook(master(self.name), tmp_path)
+        assert "✅" in text(done, "summary")
+        assert "dry_run" in text(done, "experiment")
+        assert has_figure(done)
+        assert not (tmp_path / "benchmarks").exists()
+        self.check_filled(done)
+
+    def check_filled(self, done: Notebook) -> None:
+        """More that the outputs of the filled notebook have to show."""
+
+    def _flaws(self, mutant: framework.Mutant) -> Iterator[str]:
+        report, todo = report_of(self.chapter, mutant), self.chapter.cell(mutant.caught_by).todo
+        if mutant.caught_by not in report.lost:
+            yield f"keeps the points of {mutant.caught_by}, loses {sorted(report.lost)}"
+            return
+        for outcome in lost(report):
+            if "请先完成" in outcome.message or outcome.error == "NotImplementedError":
+                yield f"{outcome.grade_id}: a wrong answer is not an unfilled one"
+            if outcome.error != "AssertionError" and self.rules.only_assertions:
+                yield f"{outcome.grade_id}: the student would see a bare {outcome.error}"
+            if outcome.error == "AssertionError" and "重读" not in outcome.message:
+                yield f"{outcome.grade_id}: the message names no step to reread"
+            elsewhere = self.chapter.cell(outcome.grade_id).todo != todo
+            if elsewhere and outcome.grade_id not in self.rules.borrowed.get(todo or 0, ()):
+                yield f"costs another TODO: {outcome.grade_id}"
+        named = report[mutant.caught_by]
+        if named.error == "AssertionError" and not mutant.caught_by.endswith("_pure"):
+            for part in self.rules.message_parts:
+                if part not in named.message:
+                    yield f"no {part!r} in {named.message!r}"
+
+    def _seen(self, mutant: framework.Mutant) -> bool:
+        """Whether the student's edition shows the mistake. Where a cell without hidden lines does, no more is run."""
+        plain = {cell.grade_id for cell in self.chapter.tests if framework.HIDDEN[0] not in cell.source}
+        caught = report_of(self.chapter, mutant).lost & plain
+        return bool(caught or self.chapter.grade(mutant, hidden_tests=False).lost)
+
+    def _is_form(self, outcome: framework.Outcome) -> bool:
+        first = outcome.message.partition("\n")[0]
+        return outcome.grade_id in self.rules.form_cells or any(phrase in first for phrase in FORM)
 
 
-def check_mutants(chapter: framework.Chapter, mutants: tuple[framework.Mutant, ...]) -> None:
-    """At least 25 mutants, and at least 80 % of them lose points in a visible test."""
-    unseen = [mutant.name for mutant in mutants if not chapter.grade(mutant, hidden_tests=False).lost]
-    assert len(mutants) >= 25
-    assert len(unseen) <= 0.2 * len(mutants), f"only hidden tests catch {unseen}"
+def run_for_real(name: str, folder: Path, file: str, schema: str, **settings: Any) -> tuple[dict[str, Any], Notebook]:
+    """Run a filled notebook with real_cpu: its file is valid, and the plot draws it in place of the sample.
 
+    Args:
+        file: name of the result that it must write.
+        settings: what makes the run smaller.
 
-def check_runs_unfilled(name: str, folder: Path) -> None:
-    """The student's edition in an empty folder: its only errors are the reminders, and its figure is there."""
-    done = run_notebook(tolerant(student(name)), folder)
-    found = errors(done)
-    assert {kind for kind, _ in found} == {"NotImplementedError"}
-    assert {message[:11] for _, message in found} == {f"请先完成 TODO {number}" for number in (1, 2, 3)}
+    Returns:
+        the file's content and the executed notebook.
+    """
+    done = run_notebook(master(name), folder, RUN_MODE="real_cpu", **settings)
+    report = load_json(folder / "benchmarks/results" / file)
+    validate(report, schema)
+    assert "样例" not in text(done, "plot")
     assert has_figure(done)
+    return report, done
 
 
-def check_runs_filled(name: str, folder: Path) -> None:
-    """The filled notebook in an empty folder: the summary's ✅, a figure, and no file, since nothing was measured."""
-    done = run_notebook(master(name), folder)
-    assert "✅" in text(done, "summary")
-    assert "dry_run" in text(done, "experiment")
-    assert has_figure(done)
-    assert not (folder / "benchmarks").exists()
+def imports(chapter: framework.Chapter) -> set[str]:
+    """The modules that the graded part of a chapter imports, parsed as Python 3.10."""
+    nodes = [node for cell in chapter.cells for node in ast.walk(ast.parse(cell.source, feature_version=(3, 10)))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return names | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def plot_names(name: str, *cells: str) -> dict[str, Any]:
+    """What the plot cells of a chapter define, without the lines that read a file and draw.
+
+    Args:
+        cells: ids of the cells, in their order.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names: dict[str, Any] = {"plt": plt, "math": math}
+    for cell in cells:
+        exec(cell_source(name, cell).partition("\npath, report = ")[0], names)
+    return names
+
+
+def check_words_are_english(figure: Any) -> None:
+    """Titles and labels are ASCII: no font of the machine has to have Chinese."""
+    words = [axis.get_title() + axis.get_xlabel() + axis.get_ylabel() for axis in figure.axes]
+    assert "".join(words).isascii()
 
 
 def cell_source(name: str, cell_id: str) -> str:

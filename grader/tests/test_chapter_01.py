@@ -15,7 +15,6 @@ from grader.tests import chapter_checks
 from grader.tests.mutants import framework
 
 NAME = "01_preflight"
-MODULE = framework.mutants_of("mutants_01")
 SAMPLE = "assets/samples/01_preflight_cpu.json"
 PREFLIGHT_SCHEMA = "assets/schema/inference-preflight-v1.schema.json"
 REPORT_SCHEMA = "assets/schema/inference-mechanism-gpu-v2.schema.json"
@@ -26,27 +25,8 @@ def chapter() -> framework.Chapter:
     return framework.load(NAME)
 
 
-def test_the_reference_earns_all_points(chapter: framework.Chapter) -> None:
-    chapter_checks.check_reference(chapter)
-
-
-@pytest.mark.parametrize("todo", [1, 2, 3])
-def test_an_unfilled_todo_earns_nothing_and_is_named(chapter: framework.Chapter, todo: int) -> None:
-    chapter_checks.check_unfilled(chapter, todo)
-
-
-@pytest.mark.parametrize("mutant", MODULE.MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_mistake_is_caught_by_the_test_that_names_it(chapter: framework.Chapter, mutant: framework.Mutant) -> None:
-    chapter_checks.check_caught(chapter, mutant)
-
-
-def test_visible_tests_catch_most_mistakes(chapter: framework.Chapter) -> None:
-    chapter_checks.check_mutants(chapter, MODULE.MUTANTS)
-
-
-@pytest.mark.parametrize("variant", MODULE.VARIANTS, ids=lambda variant: variant.name)
-def test_other_styles_keep_all_points(chapter: framework.Chapter, variant: framework.Mutant) -> None:
-    assert chapter.grade(variant).lost == frozenset()
+class TestChapter(chapter_checks.ChapterTests):
+    name = NAME
 
 
 # validate_report against the JSON Schema
@@ -183,13 +163,7 @@ def test_the_recorded_sample_is_valid_and_small() -> None:
 
 def test_the_plot_shows_the_numbers_of_the_file() -> None:
     """The axes' data, not pixels: medians, P95, ratios, and English text only."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    names: dict[str, Any] = {"plt": plt}
-    exec(chapter_checks.cell_source(NAME, "plot-function"), names)
+    names = chapter_checks.plot_names(NAME, "plot-function")
     sample = chapter_checks.load_json(SAMPLE)
     figure = names["plot_preflight"](sample)
     left, right = figure.axes
@@ -198,28 +172,15 @@ def test_the_plot_shows_the_numbers_of_the_file() -> None:
         assert list(line.get_xdata()) == [row["element_count"] for row in sample["noise"]]
     assert list(right.lines[0].get_ydata()) == [row["aa_ratio"] for row in sample["noise"]]
     assert sample["hardware"]["device"] in figure.get_suptitle()
-    words = [axis.get_title() + axis.get_xlabel() + axis.get_ylabel() for axis in figure.axes]
-    assert "".join(words).isascii()
-    plt.close(figure)
+    chapter_checks.check_words_are_english(figure)
+    names["plt"].close(figure)
 
 
-# the notebook as a whole
-
-
-def test_runs_alone_unfilled(tmp_path: Path) -> None:
-    chapter_checks.check_runs_unfilled(NAME, tmp_path)
-
-
-def test_runs_alone_filled_and_writes_nothing(tmp_path: Path) -> None:
-    chapter_checks.check_runs_filled(NAME, tmp_path)
-
-
+@pytest.mark.slow
 def test_real_run_on_the_cpu_writes_a_valid_file(tmp_path: Path) -> None:
-    """The file is valid, the reader shows it, and the plot draws it in place of the sample."""
-    done = chapter_checks.run_notebook(chapter_checks.master(NAME), tmp_path, RUN_MODE="real_cpu")
-    report = chapter_checks.load_json(tmp_path / "benchmarks/results/inf_cuda_mechanism_preflight_default.json")
-    chapter_checks.validate(report, "inference-preflight-v1")
+    """And the reader shows it."""
+    report, done = chapter_checks.run_for_real(
+        NAME, tmp_path, "inf_cuda_mechanism_preflight_default.json", "inference-preflight-v1"
+    )
     assert report["run_mode"] == "real_cpu"
     assert f"tier: {report['tier']}" in chapter_checks.text(done, "reader")
-    assert "样例" not in chapter_checks.text(done, "plot")
-    assert chapter_checks.has_figure(done)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from grader.tests import chapter_checks
 from grader.tests.mutants import framework
 
 NAME = "02_operator_fusion"
-MODULE = framework.mutants_of("mutants_02")
 SAMPLE = "assets/samples/02_operator_fusion_cpu.json"
 
 
@@ -21,27 +19,8 @@ def chapter() -> framework.Chapter:
     return framework.load(NAME)
 
 
-def test_the_reference_earns_all_points(chapter: framework.Chapter) -> None:
-    chapter_checks.check_reference(chapter)
-
-
-@pytest.mark.parametrize("todo", [1, 2, 3])
-def test_an_unfilled_todo_earns_nothing_and_is_named(chapter: framework.Chapter, todo: int) -> None:
-    chapter_checks.check_unfilled(chapter, todo)
-
-
-@pytest.mark.parametrize("mutant", MODULE.MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_mistake_is_caught_by_the_test_that_names_it(chapter: framework.Chapter, mutant: framework.Mutant) -> None:
-    chapter_checks.check_caught(chapter, mutant)
-
-
-def test_visible_tests_catch_most_mistakes(chapter: framework.Chapter) -> None:
-    chapter_checks.check_mutants(chapter, MODULE.MUTANTS)
-
-
-@pytest.mark.parametrize("variant", MODULE.VARIANTS, ids=lambda variant: variant.name)
-def test_other_styles_keep_all_points(chapter: framework.Chapter, variant: framework.Mutant) -> None:
-    assert chapter.grade(variant).lost == frozenset()
+class TestChapter(chapter_checks.ChapterTests):
+    name = NAME
 
 
 def test_the_figures_of_the_text_follow_from_the_reference(chapter: framework.Chapter) -> None:
@@ -138,15 +117,7 @@ def test_the_text_quotes_the_recorded_sample() -> None:
 
 def test_the_plot_shows_lines_points_and_break_even() -> None:
     """The axes' data, not pixels; every point lies on its line up to the error that the file itself states."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    names: dict[str, Any] = {"plt": plt, "math": math}
-    exec(chapter_checks.cell_source(NAME, "exp-plot"), names)
-    for cell in ("exp-plot", "plot-model", "plot-prediction", "plot-function"):
-        exec(chapter_checks.cell_source(NAME, cell), names)
+    names = chapter_checks.plot_names(NAME, "exp-plot", "plot-model", "plot-prediction", "plot-function")
     sample = chapter_checks.load_json(SAMPLE)
     figure = names["plot_fusion"](sample, "Recorded sample, not your machine. ")
     left, right = figure.axes
@@ -166,29 +137,18 @@ def test_the_plot_shows_lines_points_and_break_even() -> None:
         assert any(list(line.get_xdata()) == [model["break_even_tokens"]] * 2 for line in axis.lines)
     assert f"T* = {model['break_even_tokens']:.0f}" in right.get_title()
     assert sample["hardware"]["device"] in figure.get_suptitle()
-    plt.close(figure)
+    names["plt"].close(figure)
 
 
-def test_runs_alone_unfilled(tmp_path: Path) -> None:
-    chapter_checks.check_runs_unfilled(NAME, tmp_path)
-
-
-def test_runs_alone_filled_and_writes_nothing(tmp_path: Path) -> None:
-    chapter_checks.check_runs_filled(NAME, tmp_path)
-
-
+@pytest.mark.slow
 def test_real_run_on_the_cpu_writes_a_valid_file(tmp_path: Path) -> None:
-    """The file is valid v2 with the model in it, the reader prints both, and the plot draws it."""
-    done = chapter_checks.run_notebook(chapter_checks.master(NAME), tmp_path, RUN_MODE="real_cpu")
-    report = chapter_checks.load_json(tmp_path / "benchmarks/results/inf_operator_fusion_default_cpu.json")
-    chapter_checks.validate(report, "inference-mechanism-gpu-v2")
-    chapter_checks.validate(report["cost_model"], "cost-model-v1")
+    """Valid v2 with the model in it, and the reader prints both."""
+    report, done = chapter_checks.run_for_real(
+        NAME, tmp_path, "inf_operator_fusion_default_cpu.json", "inference-mechanism-gpu-v2"
+    )
+    model = report["cost_model"]
+    chapter_checks.validate(model, "cost-model-v1")
     assert report["failure"] is None
     assert report["summary"]["correctness_passed"]
-    assert (report["cost_model"]["unfused_bytes_per_token"], report["cost_model"]["fused_bytes_per_token"]) == (
-        5 * 4096,
-        3 * 4096,
-    )
+    assert (model["unfused_bytes_per_token"], model["fused_bytes_per_token"]) == (5 * 4096, 3 * 4096)
     assert "T* = " in chapter_checks.text(done, "reader")
-    assert "样例" not in chapter_checks.text(done, "plot")
-    assert chapter_checks.has_figure(done)

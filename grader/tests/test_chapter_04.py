@@ -7,18 +7,18 @@ import contextlib
 import copy
 import io
 import json
-from functools import cache
 from pathlib import Path
 
 import jupytext
 import pytest
 
-from grader.tests.mutants.framework import ROOT, Mutant, Report, load, mutants_of, stubbed
+from grader.tests import chapter_checks
+from grader.tests.chapter_checks import report_of
+from grader.tests.mutants.framework import ROOT, Mutant, load, mutants_of, stubbed
 
 NAME = "04_execution_dispatch"
 CHAPTER = load(NAME)
 MUTANTS = mutants_of(NAME).MUTANTS
-VARIANTS = mutants_of(NAME).VARIANTS
 CASES = {
     case["name"]: case
     for case in json.loads((Path(__file__).parent / "cases" / "wrong-implementations.json").read_text(encoding="utf-8"))
@@ -33,9 +33,8 @@ TEST_FUNCTIONS = {
 }
 
 
-@cache
-def report_of(mutant: Mutant) -> Report:
-    return CHAPTER.grade(mutant)
+class TestChapter(chapter_checks.ChapterTests):
+    name = NAME
 
 
 def listed(name: str) -> bool:
@@ -59,49 +58,9 @@ def run_case(case: dict, mutant: Mutant | None) -> object:
     return {"result": result, "args_unchanged": args == before} if call["check"] == "args_unchanged" else result
 
 
-def test_reference_gets_every_point_and_they_add_up_to_100():
-    report = CHAPTER.grade()
-    assert report.lost == frozenset()
-    assert report.score == sum(cell.points for cell in CHAPTER.tests) == 100
-
-
 def test_reference_gives_the_right_value_of_each_listed_case():
     for case in CASES.values():
         assert run_case(case, None) == case["right_value"], case["name"]
-
-
-@pytest.mark.parametrize("unfilled", [{1}, {2}, {3}, {1, 2}, {2, 3}, {1, 2, 3}], ids=str)
-def test_an_unfilled_todo_names_itself_and_costs_no_other_todo(unfilled):
-    """Only the two cells that go through the student's own gate make TODO 3 depend on TODO 2."""
-    report = CHAPTER.grade(unfilled=unfilled)
-    for outcome in report.outcomes:
-        todo = TODO_OF[outcome.grade_id]
-        if outcome.grade_id in ("todo3_own_gate", "todo3_all") and 2 in unfilled:
-            todo = 2
-        if todo in unfilled:
-            assert (outcome.score, outcome.error) == (0, "NotImplementedError"), outcome
-            assert outcome.message.startswith(f"请先完成 TODO {todo}"), outcome
-        else:
-            assert outcome.score == outcome.points, outcome
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_wrong_solution_is_caught_by_the_cell_that_names_its_mistake(mutant):
-    report = report_of(mutant)
-    assert mutant.caught_by in report.lost
-    for outcome in report.outcomes:
-        if outcome.score < outcome.points:
-            assert outcome.error == "AssertionError", "the student would see a bare exception"
-            assert "请先完成" not in outcome.message, "a wrong answer is not an unfilled one"
-            assert "请重读" in outcome.message
-    if not mutant.caught_by.endswith("_pure"):  # those name the changed input instead
-        named = report[mutant.caught_by].message
-        assert all(part in named for part in ("应得", "实得", "可能的原因")), named
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_each_equivalent_solution_keeps_every_point(variant):
-    assert report_of(variant).lost == frozenset()
 
 
 def test_every_listed_wrong_implementation_has_its_mutant_which_is_really_wrong():
@@ -113,29 +72,13 @@ def test_every_listed_wrong_implementation_has_its_mutant_which_is_really_wrong(
 
 def test_visible_tests_alone_catch_what_needs_no_rule_stated():
     plain = [name for name, case in CASES.items() if not case["needs_rule_stated_in_text"]]
-    caught = [name for name in plain if report_of(BY_NAME[name]).lost & VISIBLE]
+    caught = [name for name in plain if report_of(CHAPTER, BY_NAME[name]).lost & VISIBLE]
     assert len(caught) >= 0.8 * len(plain), sorted(set(plain) - set(caught))
-
-
-def test_at_most_five_listed_mistakes_are_caught_by_their_type_alone():
-    def by_type_alone(name: str) -> bool:
-        failed = [outcome for outcome in report_of(BY_NAME[name]).outcomes if outcome.score < outcome.points]
-        return all("的类型应是" in outcome.message.splitlines()[0] for outcome in failed)
-
-    assert len([name for name in CASES if by_type_alone(name)]) <= 5
-
-
-def test_one_mistake_does_not_cost_another_todo():
-    """A wrong TODO 2 costs at most the two cells of TODO 3 that use the student's own gate (4 points)."""
-    for mutant in MUTANTS:
-        todo = TODO_OF[mutant.caught_by]
-        elsewhere = {grade_id for grade_id in report_of(mutant).lost if TODO_OF[grade_id] != todo}
-        assert elsewhere <= ({"todo3_own_gate", "todo3_all"} if todo == 2 else set()), mutant.name
 
 
 def test_the_named_test_function_alone_catches_all_that_visible_cells_catch():
     for mutant in MUTANTS:
-        lost = report_of(mutant).lost & VISIBLE
+        lost = report_of(CHAPTER, mutant).lost & VISIBLE
         for grade_id in TEST_FUNCTIONS:
             same_todo = {other for other in lost if TODO_OF[other] == TODO_OF[grade_id]}
             assert not same_todo or grade_id in lost, (mutant.name, grade_id)
@@ -207,15 +150,7 @@ def test_filled_notebook_prints_the_one_line():
 
 
 def test_steps_1_to_4_need_no_package_and_no_newer_python():
-    imported = set()
-    for cell in CHAPTER.cells:
-        tree = ast.parse(cell.source, feature_version=(3, 10))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                imported |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                imported.add(node.module or "")
-    assert imported <= {"typing", "random", "copy"}
+    assert chapter_checks.imports(CHAPTER) <= {"typing", "random", "copy"}
 
 
 RULES_STATED = {

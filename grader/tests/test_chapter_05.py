@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import runpy
 from pathlib import Path
 from typing import Any
@@ -31,35 +30,8 @@ def experiment() -> dict[str, Any]:
     return recorder["experiment_names"](framework.load(NAME).namespace())
 
 
-def test_the_reference_earns_all_points(chapter: framework.Chapter) -> None:
-    chapter_checks.check_reference(chapter)
-
-
-@pytest.mark.parametrize("todo", [1, 2, 3])
-def test_an_unfilled_todo_earns_nothing_and_is_named(chapter: framework.Chapter, todo: int) -> None:
-    chapter_checks.check_unfilled(chapter, todo)
-
-
-@pytest.mark.parametrize("mutant", MODULE.MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_mistake_is_caught_by_the_test_that_names_it(chapter: framework.Chapter, mutant: framework.Mutant) -> None:
-    chapter_checks.check_caught(chapter, mutant)
-
-
-def test_visible_tests_catch_most_mistakes(chapter: framework.Chapter) -> None:
-    chapter_checks.check_mutants(chapter, MODULE.MUTANTS)
-
-
-def test_at_most_five_mistakes_are_caught_by_their_type_alone(chapter: framework.Chapter) -> None:
-    def by_type_alone(mutant: framework.Mutant) -> bool:
-        lost = [outcome for outcome in chapter.grade(mutant).outcomes if outcome.score < outcome.points]
-        return all("的类型应是" in outcome.message.splitlines()[0] for outcome in lost)
-
-    assert len([mutant.name for mutant in MODULE.MUTANTS if by_type_alone(mutant)]) <= 5
-
-
-@pytest.mark.parametrize("variant", MODULE.VARIANTS, ids=lambda variant: variant.name)
-def test_other_styles_keep_all_points(chapter: framework.Chapter, variant: framework.Mutant) -> None:
-    assert chapter.grade(variant).lost == frozenset()
+class TestChapter(chapter_checks.ChapterTests):
+    name = NAME
 
 
 RULES_STATED = {
@@ -85,14 +57,7 @@ def test_each_rule_that_only_a_hidden_test_checks_is_stated_before_its_todo(chap
 
 
 def test_what_is_graded_needs_no_torch(chapter: framework.Chapter) -> None:
-    imported: set[str] = set()
-    for cell in chapter.cells:
-        for node in ast.walk(ast.parse(cell.source, feature_version=(3, 10))):
-            if isinstance(node, ast.Import):
-                imported |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                imported.add(node.module or "")
-    assert imported == {"copy", "itertools", "json", "random"}
+    assert chapter_checks.imports(chapter) == {"copy", "itertools", "json", "random"}
 
 
 def test_the_recorded_graph_is_what_torch_exports_today(experiment: dict[str, Any]) -> None:
@@ -202,14 +167,7 @@ def test_the_schema_refuses_broken_files() -> None:
 
 def test_the_plot_shows_every_operator_once_in_the_colour_of_its_group() -> None:
     """The axes' data, not pixels: boxes don't overlap, edges go down, groups differ by number as well as by colour."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    names: dict[str, Any] = {"plt": plt}
-    for cell in ("plot-layout", "plot-function", "plot-figure"):
-        exec(chapter_checks.cell_source(NAME, cell), names)
+    names = chapter_checks.plot_names(NAME, "plot-layout", "plot-function", "plot-figure")
     sample = chapter_checks.load_json(SAMPLE)
     figure = names["plot_capture"](sample, "Recorded sample. ")
     axis, side = figure.axes
@@ -233,17 +191,10 @@ def test_the_plot_shows_every_operator_once_in_the_colour_of_its_group() -> None
     listed = side.texts[0].get_text()
     assert all(reason in listed for item in sample["refused"] for reason in item["reasons"])
     assert sample["hardware"]["device"] in figure.get_suptitle()
-    plt.close(figure)
+    names["plt"].close(figure)
 
 
-def test_runs_alone_unfilled(tmp_path: Path) -> None:
-    chapter_checks.check_runs_unfilled(NAME, tmp_path)
-
-
-def test_runs_alone_filled_and_writes_nothing(tmp_path: Path) -> None:
-    chapter_checks.check_runs_filled(NAME, tmp_path)
-
-
+@pytest.mark.slow
 def test_a_real_run_of_an_unfilled_notebook_says_what_is_missing(tmp_path: Path) -> None:
     done = chapter_checks.run_notebook(
         chapter_checks.tolerant(chapter_checks.student(NAME)), tmp_path, RUN_MODE="real_cpu", LAYER_COUNTS=[1]
@@ -253,13 +204,11 @@ def test_a_real_run_of_an_unfilled_notebook_says_what_is_missing(tmp_path: Path)
     assert not (tmp_path / "benchmarks").exists()
 
 
+@pytest.mark.slow
 def test_real_run_on_the_cpu_writes_a_valid_file(tmp_path: Path) -> None:
-    """The file is valid, holds the recorded graph's groups, the reader prints it and the plot draws it."""
-    done = chapter_checks.run_notebook(chapter_checks.master(NAME), tmp_path, RUN_MODE="real_cpu")
-    report = chapter_checks.load_json(tmp_path / "benchmarks/results/inf_graph_capture_default_cpu.json")
-    chapter_checks.validate(report, SCHEMA)
+    """It holds the recorded graph's groups, and the reader prints it."""
+    report, done = chapter_checks.run_for_real(NAME, tmp_path, "inf_graph_capture_default_cpu.json", SCHEMA)
     sample = chapter_checks.load_json(SAMPLE)
     assert (report["graph"], report["groups"]) == (sample["graph"], sample["groups"])
     assert "逐个节点相同" in chapter_checks.text(done, "experiment")
     assert "2 层：98 个节点" in chapter_checks.text(done, "reader")
-    assert chapter_checks.has_figure(done)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from grader.tests import chapter_checks
 from grader.tests.mutants import framework
-from grader.tests.mutants.framework import Mutant, Report
 
 NAME = "07_execution_evidence"
 CHAPTER = framework.load(NAME)
@@ -20,63 +18,14 @@ RECORDED = "assets/samples/07_recorded_cpu.json"
 V2 = "inference-mechanism-gpu-v2"
 
 
-@cache
-def report_of(mutant: Mutant) -> Report:
-    return CHAPTER.grade(mutant)
-
-
-def test_the_reference_earns_all_points() -> None:
-    chapter_checks.check_reference(CHAPTER)
-
-
-@pytest.mark.parametrize("todo", [1, 2, 3])
-def test_an_unfilled_todo_earns_nothing_and_is_named(todo: int) -> None:
-    chapter_checks.check_unfilled(CHAPTER, todo)
-
-
-@pytest.mark.parametrize("mutant", MODULE.MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_mistake_is_caught_by_the_cell_that_names_it(mutant: Mutant) -> None:
-    """And it costs no other TODO a point; the message has its four lines and is never the reminder."""
-    report = report_of(mutant)
-    assert mutant.caught_by in report.lost
-    for outcome in report.outcomes:
-        if outcome.score < outcome.points:
-            assert outcome.error == "AssertionError", outcome
-            assert "请先完成" not in outcome.message
-            assert "请重读" in outcome.message
-    assert {CHAPTER.cell(grade_id).todo for grade_id in report.lost} == {CHAPTER.cell(mutant.caught_by).todo}
-    if not mutant.caught_by.endswith("_pure"):
-        named = report[mutant.caught_by].message
-        assert all(part in named for part in ("应得", "实得", "可能的原因")), named
-
-
-def test_visible_tests_catch_most_mistakes_and_few_fall_by_type_alone() -> None:
-    visible = {cell.grade_id for cell in CHAPTER.visible_tests}
-    unseen = [mutant.name for mutant in MODULE.MUTANTS if not report_of(mutant).lost & visible]
-    assert len(MODULE.MUTANTS) >= 25
-    assert len(unseen) <= 0.2 * len(MODULE.MUTANTS), unseen
-    by_type = [
-        mutant.name
-        for mutant in MODULE.MUTANTS
-        if all(
-            "的类型应是" in outcome.message or "结果的样子不对" in outcome.message
-            for outcome in report_of(mutant).outcomes
-            if outcome.score < outcome.points
-        )
-    ]
-    assert len(by_type) <= 5, by_type
-
-
-@pytest.mark.parametrize("variant", MODULE.VARIANTS, ids=lambda variant: variant.name)
-def test_other_styles_keep_all_points(variant: Mutant) -> None:
-    assert report_of(variant).lost == frozenset()
+class TestChapter(chapter_checks.ChapterTests):
+    name = NAME
 
 
 def test_the_summary_function_runs_all_that_visible_cells_check() -> None:
+    visible = {cell.grade_id for cell in CHAPTER.visible_tests}
     for mutant in MODULE.MUTANTS:
-        lost = {
-            grade_id for grade_id in report_of(mutant).lost if grade_id in {c.grade_id for c in CHAPTER.visible_tests}
-        }
+        lost = chapter_checks.report_of(CHAPTER, mutant).lost & visible
         assert not lost or f"todo{CHAPTER.cell(mutant.caught_by).todo}_all" in lost, mutant.name
 
 
@@ -187,12 +136,7 @@ def test_the_recorded_sample_is_valid_and_shows_what_the_text_says() -> None:
 
 def test_the_plot_shows_the_numbers_of_the_file() -> None:
     """The axes' data, not pixels; English text only."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    names: dict[str, Any] = {"plt": __import__("matplotlib.pyplot").pyplot}
-    for cell in ("exp-plot", "exp-plot-evidence"):
-        exec(chapter_checks.cell_source(NAME, cell), names)
+    names = chapter_checks.plot_names(NAME, "exp-plot", "exp-plot-evidence")
     sample = chapter_checks.load_json(SAMPLE)
     figure = names["plot_evidence"](sample, "Recorded: ")
     bars, trials, speedups = figure.axes
@@ -206,28 +150,17 @@ def test_the_plot_shows_the_numbers_of_the_file() -> None:
     points = {len(line.get_xdata()) for line in speedups.lines}
     assert len(sample["candidate_matrix"]) in points
     assert figure.get_suptitle().startswith("Recorded: " + sample["hardware"]["device"])
-    words = [axis.get_title() + axis.get_xlabel() + axis.get_ylabel() for axis in figure.axes]
-    assert "".join(words).isascii()
+    chapter_checks.check_words_are_english(figure)
     names["plt"].close(figure)
 
 
-# the notebook as a whole
-
-
-def test_runs_alone_unfilled(tmp_path: Path) -> None:
-    chapter_checks.check_runs_unfilled(NAME, tmp_path)
-
-
-def test_runs_alone_filled(tmp_path: Path) -> None:
-    chapter_checks.check_runs_filled(NAME, tmp_path)
-
-
+@pytest.mark.slow
 def test_real_run_on_the_cpu_writes_a_valid_file(tmp_path: Path) -> None:
-    """The file is valid, the reader and the student's decide take it, and the plot draws it in place of the sample."""
-    settings: dict[str, Any] = {"RUN_MODE": "real_cpu", "GPU_TOKEN_COUNTS": [1, 32], "GPU_REPEATS": 5, "GPU_ROUNDS": 2}
-    done = chapter_checks.run_notebook(chapter_checks.master(NAME), tmp_path, **settings, GPU_AA_TRIALS=2)
-    report = chapter_checks.load_json(tmp_path / "benchmarks/results/inf_execution_evidence_default_cpu.json")
-    chapter_checks.validate(report, V2)
+    """And the reader and the student's decide take it."""
+    settings: dict[str, Any] = {"GPU_TOKEN_COUNTS": [1, 32], "GPU_REPEATS": 5, "GPU_ROUNDS": 2, "GPU_AA_TRIALS": 2}
+    report, done = chapter_checks.run_for_real(
+        NAME, tmp_path, "inf_execution_evidence_default_cpu.json", V2, **settings
+    )
     chapter_checks.validate(report["evidence_study"], "evidence-study-v1")
     profiles = report["evidence_study"]["profiles"]
     assert {name: profile["level"] for name, profile in profiles.items()} == {
@@ -241,5 +174,3 @@ def test_real_run_on_the_cpu_writes_a_valid_file(tmp_path: Path) -> None:
     printed = chapter_checks.text(done, "reader")
     assert f"decision: {report['decision']}".replace(report["decision"], f'"{report["decision"]}"') in printed
     assert "your decide: {" in printed
-    assert "样例" not in chapter_checks.text(done, "plot")
-    assert chapter_checks.has_figure(done)

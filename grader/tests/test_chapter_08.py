@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grader.model import Notebook
 from grader.tests import chapter_checks
 from grader.tests.mutants import framework
-from grader.tests.mutants.framework import Mutant, Report
 
 NAME = "08_capstone"
 CHAPTER = framework.load(NAME)
@@ -30,56 +29,27 @@ CASES = {
 }
 
 
-@cache
-def report_of(mutant: Mutant) -> Report:
-    return CHAPTER.grade(mutant)
+class TestChapter(chapter_checks.ChapterTests):
+    name = NAME
 
-
-def test_the_reference_earns_all_points() -> None:
-    chapter_checks.check_reference(CHAPTER)
-
-
-@pytest.mark.parametrize("todo", [1, 2, 3])
-def test_an_unfilled_todo_earns_nothing_and_is_named(todo: int) -> None:
-    chapter_checks.check_unfilled(CHAPTER, todo)
-
-
-@pytest.mark.parametrize("mutant", MODULE.MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_mistake_is_caught_by_the_cell_that_names_it(mutant: Mutant) -> None:
-    """And it costs no other TODO a point; the message has its four lines and is never the reminder."""
-    report = report_of(mutant)
-    assert mutant.caught_by in report.lost
-    for outcome in report.outcomes:
-        if outcome.score < outcome.points:
-            assert outcome.error == "AssertionError", outcome
-            assert "请先完成" not in outcome.message
-            assert "请重读" in outcome.message
-    assert {CHAPTER.cell(grade_id).todo for grade_id in report.lost} == {CHAPTER.cell(mutant.caught_by).todo}
-    if not mutant.caught_by.endswith("_pure"):
-        named = report[mutant.caught_by].message
-        assert all(part in named for part in ("应得", "实得", "可能的原因")), named
-
-
-def test_visible_tests_catch_most_mistakes_and_few_fall_by_type_alone() -> None:
-    unseen = [mutant.name for mutant in MODULE.MUTANTS if not report_of(mutant).lost & VISIBLE]
-    assert len(MODULE.MUTANTS) >= 25
-    assert len(unseen) <= 0.2 * len(MODULE.MUTANTS), unseen
-    by_type = [
-        mutant.name
-        for mutant in MODULE.MUTANTS
-        if all("的类型应是" in out.message for out in report_of(mutant).outcomes if out.score < out.points)
-    ]
-    assert len(by_type) <= 5, by_type
-
-
-@pytest.mark.parametrize("variant", MODULE.VARIANTS, ids=lambda variant: variant.name)
-def test_other_styles_keep_all_points(variant: Mutant) -> None:
-    assert report_of(variant).lost == frozenset()
+    def check_filled(self, done: Notebook) -> None:
+        """What 4.4 says about its five dispatches."""
+        cell = next(cell for cell in done["cells"] if cell["id"] == "together")
+        lines = cell["outputs"][0]["text"].splitlines()
+        assert lines[-5:] == [
+            "{} ('sdpa_flash', 'miss')",
+            "{'request_id': 18} ('sdpa_flash', 'hit')",
+            "{'dropout_p': 0.1} ('sdpa_math', 'miss')",
+            "{'request': 'sdpa_math'} ('sdpa_math', 'hit')",
+            "{'request': 'sdpa_flash', 'rank': 3} RuntimeError: "
+            "requested path 'sdpa_flash' is not available: requires_rank",
+        ]
+        assert "sdpa_flash" in lines[8] and "inductor_static" in lines[10]
 
 
 def test_the_summary_function_runs_all_that_visible_cells_check() -> None:
     for mutant in MODULE.MUTANTS:
-        lost = report_of(mutant).lost & VISIBLE
+        lost = chapter_checks.report_of(CHAPTER, mutant).lost & VISIBLE
         assert not lost or f"todo{CHAPTER.cell(mutant.caught_by).todo}_all" in lost, mutant.name
 
 
@@ -137,16 +107,13 @@ def test_a_key_without_a_field_that_a_check_read_gives_a_stale_hit() -> None:
 # real runs
 
 
-def _experiment(tmp_path: Path, **settings: Any) -> tuple[dict[str, Any], Any]:
-    quick: dict[str, Any] = {"RUN_MODE": "real_cpu", "GPU_TOKEN_COUNTS": [8], "GPU_REPEATS": 3, "GPU_ROUNDS": 2}
-    done = chapter_checks.run_notebook(chapter_checks.master(NAME), tmp_path, **quick | settings)
-    return chapter_checks.load_json(tmp_path / "benchmarks/results/inf_dispatch_capstone_default_cpu.json"), done
-
-
+@pytest.mark.slow
 def test_real_run_on_the_cpu_gives_the_verdicts_of_the_text(tmp_path: Path) -> None:
-    """Each verdict comes from operators that really ran; the numbers agree with float64; the file is valid."""
-    report, done = _experiment(tmp_path)
-    chapter_checks.validate(report, SCHEMA)
+    """Each verdict comes from operators that really ran; the numbers agree with float64."""
+    settings: dict[str, Any] = {"GPU_TOKEN_COUNTS": [8], "GPU_REPEATS": 3, "GPU_ROUNDS": 2}
+    report, done = chapter_checks.run_for_real(
+        NAME, tmp_path, "inf_dispatch_capstone_default_cpu.json", SCHEMA, **settings
+    )
     assert report["failure"] is None
     assert {item["case"]: item["verdict"] for item in report["cases"]} == CASES
     first = next(item for item in report["cases"] if item["case"] == "MATH asked first")
@@ -158,8 +125,6 @@ def test_real_run_on_the_cpu_gives_the_verdicts_of_the_text(tmp_path: Path) -> N
         assert path["output_close"] and path["max_error"] < 1e-4
     printed = chapter_checks.text(done, "reader")
     assert "MATH asked first" in printed and "fell_back" in printed
-    assert "样例" not in chapter_checks.text(done, "plot")
-    assert chapter_checks.has_figure(done)
 
 
 # files and figures
@@ -183,11 +148,7 @@ def test_the_table_of_the_text_lists_the_eight_situations() -> None:
 
 def test_the_plot_shows_plan_and_observation_side_by_side() -> None:
     """The axes' data and words, not pixels; English text only; also before TODO 3 is done."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    names: dict[str, Any] = {"plt": __import__("matplotlib.pyplot").pyplot}
-    exec(chapter_checks.cell_source(NAME, "exp-plot"), names)
+    names = chapter_checks.plot_names(NAME, "exp-plot")
     sample = chapter_checks.load_json(SAMPLE)
     figure = names["plot_capstone"](sample, "Recorded: ")
     speedups, cases, block = figure.axes
@@ -206,30 +167,3 @@ def test_the_plot_shows_plan_and_observation_side_by_side() -> None:
     figure = names["plot_capstone"](sample | {"block_audit": None})
     assert "[TODO 3]" in " ".join(text.get_text() for text in figure.axes[1].texts)
     names["plt"].close(figure)
-
-
-# the notebook as a whole
-
-
-def test_runs_alone_unfilled(tmp_path: Path) -> None:
-    chapter_checks.check_runs_unfilled(NAME, tmp_path)
-
-
-def test_runs_alone_filled(tmp_path: Path) -> None:
-    chapter_checks.check_runs_filled(NAME, tmp_path)
-
-
-def test_the_plan_of_the_text_is_printed(tmp_path: Path) -> None:
-    """What 4.4 says about its five dispatches."""
-    done = chapter_checks.run_notebook(chapter_checks.master(NAME), tmp_path)
-    cell = next(cell for cell in done["cells"] if cell["id"] == "together")
-    lines = cell["outputs"][0]["text"].splitlines()
-    assert lines[-5:] == [
-        "{} ('sdpa_flash', 'miss')",
-        "{'request_id': 18} ('sdpa_flash', 'hit')",
-        "{'dropout_p': 0.1} ('sdpa_math', 'miss')",
-        "{'request': 'sdpa_math'} ('sdpa_math', 'hit')",
-        "{'request': 'sdpa_flash', 'rank': 3} RuntimeError: "
-        "requested path 'sdpa_flash' is not available: requires_rank",
-    ]
-    assert "sdpa_flash" in lines[8] and "inductor_static" in lines[10]

@@ -3,7 +3,13 @@
 The first 52 follow ``grader/tests/cases/wrong-implementations.json`` by name; names that start with ``own_`` are ours.
 """
 
-from grader.tests.mutants.framework import Mutant
+from grader.tests.mutants.framework import Mutant, Rules
+
+RULES = Rules(
+    only_assertions=True,
+    message_parts=("应得", "实得", "可能的原因"),
+    borrowed={2: frozenset({"todo3_own_gate", "todo3_all"})},
+)
 
 SORTED = "sorted(FUSION_PATTERNS.items(), key=lambda item: len(item[0]), reverse=True)"
 PATTERN = "candidate.get('pattern') in backend.get('patterns', [])"

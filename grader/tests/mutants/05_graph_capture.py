@@ -1,6 +1,8 @@
 """Wrong and equivalent solutions of chapter 5."""
 
-from grader.tests.mutants.framework import Mutant
+from grader.tests.mutants.framework import Mutant, Rules
+
+RULES = Rules(only_assertions=True)
 
 # lines of the reference solutions
 REWIRE = "inputs = [source.get(name, name) for name in node['inputs']]"

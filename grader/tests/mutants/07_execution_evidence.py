@@ -1,6 +1,8 @@
 """Wrong and equivalent solutions of chapter 7."""
 
-from grader.tests.mutants.framework import Mutant
+from grader.tests.mutants.framework import Mutant, Rules
+
+RULES = Rules(only_assertions=True, message_parts=("应得", "实得", "可能的原因"))
 
 KERNEL_COUNT = "kernels[name] = kernels.get(name, 0) + count"
 IF_COMPILE = "if name in compiling:"

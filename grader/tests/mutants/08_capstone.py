@@ -2,7 +2,9 @@
 
 # ruff: noqa: E501  (a patch holds one line of a notebook as it stands)
 
-from grader.tests.mutants.framework import Mutant
+from grader.tests.mutants.framework import Mutant, Rules
+
+RULES = Rules(only_assertions=True, message_parts=("应得", "实得", "可能的原因"))
 
 LOG = "log = FieldLog(workload)"
 SELECTED = "selected = select_groups(graph, find_matches(graph), PRIORITY)"

@@ -5,7 +5,8 @@ solution cells and locked helper cells come from a student namespace that is bui
 cells define persist and win.
 
 A chapter's mutants lie in ``grader/tests/mutants/NN_name.py`` as ``MUTANTS`` (wrong, each must lose points in the
-graded cell it names) and ``VARIANTS`` (right in another way, each must keep all points)::
+graded cell it names) and ``VARIANTS`` (right in another way, each must keep all points), and where the chapter's
+messages or tests need it ``RULES``::
 
     MUTANTS = (
         Mutant("t1_shortest_first", "todo1_longest", "sorts ascending", patch=(("reverse=True", "reverse=False"),)),
@@ -21,11 +22,11 @@ import importlib.util
 import io
 import signal
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import jupytext
@@ -77,6 +78,23 @@ class Mutant:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """What a chapter promises beyond what all chapters do.
+
+    Args:
+        only_assertions: a wrong solution never shows the student a bare exception.
+        message_parts: the named cell's message has all of these (cells that end in ``_pure`` name the changed input).
+        borrowed: by TODO, cells of later TODOs that go through the student's own solution of it.
+        form_cells: cells that check nothing but type and shape.
+    """
+
+    only_assertions: bool = False
+    message_parts: tuple[str, ...] = ()
+    borrowed: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    form_cells: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one graded cell came to. ``error`` is the class name of what it raised, "" if nothing."""
 
@@ -124,7 +142,7 @@ class Chapter:
     @property
     def visible_tests(self) -> tuple[Cell, ...]:
         """The test cells of which the student's edition keeps something to run."""
-        return tuple(cell for cell in self.tests if ast.parse(without(cell.source, HIDDEN, "")).body)
+        return tuple(cell for cell in self.tests if _says_something(without(cell.source, HIDDEN, "")))
 
     def cell(self, grade_id: str) -> Cell:
         return self._by_id[grade_id]
@@ -148,7 +166,7 @@ class Chapter:
         outcomes = []
         for cell in self.tests:
             source = cell.source if hidden_tests else without(cell.source, HIDDEN, "")
-            if not ast.parse(source).body:
+            if not _says_something(source):
                 continue  # a cell that is all hidden: the student's edition keeps only its comment
             with _limited():
                 student = _run_student_cells(sources, quiet_errors=True)
@@ -220,6 +238,7 @@ def load(name: str) -> Chapter:
     return Chapter(name, tuple(cells))
 
 
+@cache
 def mutants_of(name: str) -> ModuleType:
     """The module ``grader/tests/mutants/NAME.py`` (its name starts with a digit, so import can't name it)."""
     path = Path(__file__).with_name(f"{name}.py")
@@ -228,6 +247,12 @@ def mutants_of(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@cache
+def _says_something(source: str) -> bool:
+    """Whether a cell holds more than comments."""
+    return bool(ast.parse(source).body)
 
 
 def _kind(grading: dict[str, Any]) -> str:
@@ -254,13 +279,27 @@ def _apply(mutant: Mutant, sources: dict[str, str], chapter: str) -> dict[str, s
     return patched
 
 
+@cache
+def _student_code(source: str, number: int) -> CodeType:
+    return compile(source, f"<student cell {number}>", "exec", dont_inherit=True)
+
+
+@cache
+def _test_code(source: str, grade_id: str) -> tuple[CodeType, CodeType | None]:
+    """A test cell's code, and that of its last line where that is an expression, whose value may be points."""
+    tree = ast.parse(source)
+    last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
+    value = compile(last, f"<{grade_id}>", "eval", dont_inherit=True) if last is not None else None
+    return compile(tree, f"<{grade_id}>", "exec", dont_inherit=True), value
+
+
 def _run_student_cells(sources: list[str], *, quiet_errors: bool = False) -> dict[str, Any]:
     """One namespace for all cells. A cell that raises does not stop the later ones when ``quiet_errors``."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for number, source in enumerate(sources):
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                exec(compile(source, f"<student cell {number}>", "exec", dont_inherit=True), namespace)
+                exec(_student_code(source, number), namespace)
             except Exception:
                 if not quiet_errors:
                     raise
@@ -269,14 +308,13 @@ def _run_student_cells(sources: list[str], *, quiet_errors: bool = False) -> dic
 
 def _run_test(cell: Cell, source: str, namespace: dict[str, Any]) -> Outcome:
     """All points, none, or the plain number that the last line comes to, as nbgrader reads it."""
-    tree = ast.parse(source)
-    last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
+    body, last = _test_code(source, cell.grade_id)
     value: Any = None
     try:
         with _limited(), contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(tree, f"<{cell.grade_id}>", "exec", dont_inherit=True), namespace)
+            exec(body, namespace)
             if last is not None:
-                value = eval(compile(last, f"<{cell.grade_id}>", "eval", dont_inherit=True), namespace)
+                value = eval(last, namespace)
     except OutOfTime:
         return Outcome(cell.grade_id, 0.0, cell.points, "OutOfTime", f"more than {CPU_SECONDS} s")
     except Exception as error:

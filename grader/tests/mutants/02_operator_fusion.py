@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from grader.tests.mutants.framework import Mutant
 
-CHAPTER = "02_operator_fusion"
-
 _UNFUSED_READS = 'traffic += sum(sizes[tensor] for tensor in set(op["in"]))  # 每个不同的输入读一次'
 _UNFUSED_WRITE = 'traffic += sizes[op["out"]]  # 写一次'
 _UNFUSED_RETURN = 'return {"bytes": traffic, "launches": len(ops)}'

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from grader.tests.mutants.framework import Mutant
+from grader.tests.mutants.framework import Mutant, Rules
 
-CHAPTER = "03_flash_attention"
+RULES = Rules(message_parts=("应得", "实得", "可能的原因"), form_cells=frozenset({"todo1_shape", "todo2_shape"}))
 
 MAXIMUM = "torch.maximum(m, scores.max(dim=-1).values)"
 BASE = "torch.where(m_new == NEG_INF, torch.zeros_like(m_new), m_new)"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from grader.tests.mutants.framework import Mutant
 
-CHAPTER = "01_preflight"
-
 _RULES = """def classify_environment(probe):
     cuda, comp, cxx = (bool(probe.get(key, False)) for key in ("cuda", "compile", "cxx"))
 {body}

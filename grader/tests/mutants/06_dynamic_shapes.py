@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from grader.tests.mutants.framework import Mutant
+from grader.tests.mutants.framework import Mutant, Rules
 
-CHAPTER = "06_dynamic_shapes"
+RULES = Rules(message_parts=("应得", "实得", "可能的原因"), form_cells=frozenset({"todo1_events", "todo2_shape"}))
 
 SIMULATE = "def simulate_dynamo_cache(sizes, mode, limit=8):\n"
 CHOOSE = "def choose_buckets(lengths, k):\n"
