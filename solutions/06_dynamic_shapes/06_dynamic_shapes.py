@@ -1059,7 +1059,7 @@ figure = plot_stream(report or RECORDED_SAMPLE, "" if report else "Recorded samp
 plt.show()
 
 # %% [markdown] slug="exp-interpret"
-# *图 3　左：编译好以后跑一批的时间，柱上是编译份数与退回 eager 的次数。右：连跑若干批的总时间，第一批含编译；折线低于 eager 的地方才算回本。*
+# *图 3　左：编译好以后跑一批的时间，柱上是编译份数与退回 eager 的次数。右：连跑若干批的总时间，第一批含编译；折线低于 eager 的地方才算回本。样例录制时机器上还有别的任务，绝对时间偏大，请看比例。*
 #
 # ### 5.5 怎样解释，下一步做什么
 #
