@@ -69,6 +69,8 @@ class Student:
         self.hits: set[str] = set()
         self.forged = 0
         self.survivors = 0
+        self.served = False  # whether any test came to an end with the process alive
+        self.again = False  # the process broke before it served any test: the test deserves a second try
         self.knows_hidden = False  # whether a hidden test ran against this sandbox
         self.sandbox: Sandbox | None = None
         self.fork = True
@@ -178,6 +180,9 @@ class Student:
         except Closed:
             status, text = self._cause()
             raise CellStopped(cell, status, text) from None
+        except codec.TooLarge:
+            self.hits.add("output")
+            raise CellStopped(cell, "limit", LIMIT_TEXT["output"]) from None
         except codec.CodecError:
             self.forged += 1
             raise CellStopped(cell, "error", "单元格破坏了与评分程序的通信 (forged reply)", forged=True) from None
@@ -269,6 +274,10 @@ class Student:
             self.hits.add(why)
             return Stop("limit", LIMIT_TEXT[why])
         if self.sandbox is None:
+            if why == "closed" and self._cause_unknown and not self.served and FULL in self.modes.values():
+                # A cell left the process so that no test can start (a patch, a limit): keep only definitions.
+                self._only_definitions()
+                self.again = True
             return self._gone
         return Stop(*self._cause(wait_status))
 
@@ -277,6 +286,7 @@ class Student:
         if session.channel is not getattr(self.sandbox, "channel", None):
             session.channel.close()
         if session.stop is None:
+            self.served = True
             self._reap(kill=False)
 
     def _reap(self, *, kill: bool) -> object:
@@ -291,6 +301,7 @@ class Student:
             clean = status is not None and box.sweep() and box.violation is None and box.disk_state() == self._disk
         if not clean:
             self._gone = Stop(*self._cause(status))
+            self._cause_unknown = status is None and box.violation is None
             self.discard()
         return status
 

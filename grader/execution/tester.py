@@ -130,6 +130,11 @@ def run_test(
     """
     knows, names = student.knows_hidden, dict(namespace.globals)
     judged = _run_once(context, test, namespace, student, emit)
+    if student.again:
+        student.again = False
+        namespace.globals.clear()
+        namespace.globals.update(names)
+        judged = _run_once(context, test, namespace, student, emit)
     student.knows_hidden = student.sandbox is not None and (student.knows_hidden or bool(test.hidden_lines))
     if not knows or not _tells(judged.outcome):
         return judged
