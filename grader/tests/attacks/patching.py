@@ -182,3 +182,16 @@ cell(
 case.add("patch_dtor_swaps_answer", "an answer that swaps itself for another after its first call", 5,
          lambda: answers("def relu_sum(xs):\n    globals()['mean_sq'] = lambda xs: 4.0\n    return -1\n", MEAN),
          flags=())  # fmt: skip
+
+# A process that no test can be started in is replaced by one with the definitions only: honest answers keep their points.
+for name, mechanism, source in (
+    ("patch_fork", "os.fork replaced by a function that forks nothing", "os.fork = lambda: 12345"),
+    ("patch_socket", "the socket class replaced by nothing", "import socket\nsocket.socket = None"),
+    (
+        "patch_limits",
+        "its own limits on memory, descriptors and processes lowered to nothing",
+        "import resource as r\nr.setrlimit(r.RLIMIT_NOFILE, (3, 3))\nr.setrlimit(r.RLIMIT_NPROC, (0, 0))\n"
+        "r.setrlimit(r.RLIMIT_AS, (1 << 20, 1 << 20))",
+    ),
+):
+    cell(name, mechanism, source, **unseen)

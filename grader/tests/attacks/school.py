@@ -60,7 +60,7 @@ class School:
     def entry(self, place: str) -> dict[str, Any]:
         """The student whose hand-in lies at ``place`` in the class."""
         start = shown(f"{self.root}/class/{readable_name(os.fsencode(place))}")
-        paths = {s["submission"]: s for s in self.results["students"]}
+        paths = {shown(s["submission"]): s for s in self.results["students"]}
         found = [s for path, s in paths.items() if path == start or path.startswith((start + "/", start + "!"))]
         assert len(found) == 1, (place, [s["submission"] for s in found])
         return found[0]
