@@ -1134,7 +1134,7 @@ PROFILE_ID = "INF-CUDA-MECHANISM"
 GPU_RESULT_PATH = f"benchmarks/results/inf_dispatch_capstone_{RUN_LABEL}.json"
 
 GPU_DTYPE = "float16"  # real_cpu 一律用 float32
-GPU_TOKEN_COUNTS = [1, 64, 256]
+GPU_TOKEN_COUNTS = [1, 256]
 GPU_HIDDEN_SIZE = 256
 GPU_HEADS = 4
 GPU_WARMUP = 5
@@ -1491,8 +1491,8 @@ def draw_audit(axis, items, labels, title):
         seen = " or ".join(item["observed"] or []) or "no signature"
         marker, color = MARKS[item["verdict"]]
         axis.plot([0, 1], [number, number], "-", color=color, marker=marker)
-        axis.text(-0.04, number, f"{labels[number]}:  {item['planned']}", ha="right", va="center", fontsize=9)
-        axis.text(1.04, number, f"{seen}  [{item['verdict'] or 'TODO 3'}]", ha="left", va="center", fontsize=9)
+        axis.text(-0.12, number, f"{labels[number]}:  {item['planned']}", ha="right", va="center", fontsize=9)
+        axis.text(1.12, number, f"{seen}  [{item['verdict'] or 'TODO 3'}]", ha="left", va="center", fontsize=9)
     axis.set(xlim=(-2.2, 3.4), ylim=(len(items) - 0.4, -1.2), title=title)
     axis.text(0, -0.8, "planned", ha="center", fontsize=8)
     axis.text(1, -0.8, "observed", ha="center", fontsize=8)
