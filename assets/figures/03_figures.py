@@ -1,24 +1,10 @@
-"""Draws the figures of chapter 3. Run it from anywhere: ``python assets/figures/03_figures.py``."""
+"""Draws the figures of chapter 3 into this folder: ``python assets/figures/03_figures.py``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from drawing import GREY, INK, NAVY, PALE, RUST, Point, save_trimmed
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-HERE = Path(__file__).parent
-BLUE, ORANGE, INK, PALE, GREY = "#003f7f", "#b34700", "#1a1a1a", "#e6eef7", "#d9d9d9"
-
-
-def save(fig: Figure, name: str) -> None:
-    """Write ``name`` beside this script on an opaque white ground, which reads on dark pages too."""
-    fig.savefig(HERE / name, dpi=150, facecolor="white", bbox_inches="tight", metadata={"Software": None})
-    plt.close(fig)
 
 
 def box(axis: Axes, x: float, y: float, width: float, height: float, text: str, color: str, ink: str = INK) -> None:
@@ -27,7 +13,7 @@ def box(axis: Axes, x: float, y: float, width: float, height: float, text: str, 
     axis.text(x + width / 2, y + height / 2, text, ha="center", va="center", color=ink, fontsize=10)
 
 
-def arrow(axis: Axes, start: tuple[float, float], end: tuple[float, float], style: str = "-|>") -> None:
+def arrow(axis: Axes, start: Point, end: Point, style: str = "-|>") -> None:
     axis.annotate("", end, start, arrowprops={"arrowstyle": style, "color": INK, "linewidth": 1.5})
 
 
@@ -36,8 +22,8 @@ def standard_side(axis: Axes) -> None:
     axis.set_title("Standard: S and P go through HBM", fontsize=11)
     axis.text(0.2, 7.5, "HBM", fontsize=10, weight="bold")
     box(axis, 0.2, 4.6, 1.6, 2.4, "Q, K, V\nN x d", PALE)
-    box(axis, 3.0, 4.6, 2.4, 2.4, "S\nN x N", ORANGE, "white")
-    box(axis, 6.2, 4.6, 2.4, 2.4, "P\nN x N", ORANGE, "white")
+    box(axis, 3.0, 4.6, 2.4, 2.4, "S\nN x N", RUST, "white")
+    box(axis, 6.2, 4.6, 2.4, 2.4, "P\nN x N", RUST, "white")
     box(axis, 9.4, 4.6, 1.2, 2.4, "O\nN x d", PALE)
     axis.plot([0, 10.8], [3.9, 3.9], "--", color="0.4")
     axis.text(0.2, 0.3, "on chip", fontsize=10, weight="bold")
@@ -53,16 +39,16 @@ def tiled_side(axis: Axes) -> None:
     """Right half: one query block stays on chip, key and value blocks stream past."""
     axis.set_title("Tiled: only a score tile, only on chip", fontsize=11)
     axis.text(0.2, 7.5, "HBM", fontsize=10, weight="bold")
-    for i, shade in enumerate((BLUE, PALE, PALE)):
+    for i, shade in enumerate((NAVY, PALE, PALE)):
         box(axis, 0.2, 6.2 - 0.8 * i, 1.6, 0.8, f"Q{i}", shade, "white" if i == 0 else INK)
     for j in range(4):
-        box(axis, 2.8 + 1.4 * j, 5.4, 1.3, 1.2, f"K{j}, V{j}", BLUE if j == 1 else PALE, "white" if j == 1 else INK)
-    for i, shade in enumerate((BLUE, PALE, PALE)):
+        box(axis, 2.8 + 1.4 * j, 5.4, 1.3, 1.2, f"K{j}, V{j}", NAVY if j == 1 else PALE, "white" if j == 1 else INK)
+    for i, shade in enumerate((NAVY, PALE, PALE)):
         box(axis, 9.2, 6.2 - 0.8 * i, 1.4, 0.8, f"O{i}", shade, "white" if i == 0 else INK)
     axis.plot([0, 10.8], [3.9, 3.9], "--", color="0.4")
     axis.text(0.2, 0.3, "on chip", fontsize=10, weight="bold")
-    box(axis, 0.6, 1.2, 1.4, 1.2, "Q0", BLUE, "white")
-    box(axis, 3.4, 1.2, 2.2, 1.2, "score tile\nBq x Bk", ORANGE, "white")
+    box(axis, 0.6, 1.2, 1.4, 1.2, "Q0", NAVY, "white")
+    box(axis, 3.4, 1.2, 2.2, 1.2, "score tile\nBq x Bk", RUST, "white")
     box(axis, 7.2, 1.2, 2.6, 1.2, "m, l, acc", GREY)
     arrow(axis, (1.0, 4.55), (1.2, 2.45))
     arrow(axis, (4.85, 5.35), (4.6, 2.45))
@@ -77,7 +63,7 @@ def tiling() -> None:
         axis.set(xlim=(0, 10.8), ylim=(0, 8.2))
         axis.axis("off")
         draw(axis)
-    save(fig, "03_tiling.png")
+    save_trimmed(fig, "03_tiling.png")
 
 
 def mask_grid(axis: Axes, rows: int, cols: int, shift: int, title: str) -> None:
@@ -85,7 +71,7 @@ def mask_grid(axis: Axes, rows: int, cols: int, shift: int, title: str) -> None:
     for i in range(rows):
         for j in range(cols):
             seen = j <= i + shift
-            axis.add_patch(plt.Rectangle((j, rows - 1 - i), 1, 1, facecolor=BLUE if seen else "white", edgecolor=INK))
+            axis.add_patch(plt.Rectangle((j, rows - 1 - i), 1, 1, facecolor=NAVY if seen else "white", edgecolor=INK))
             axis.text(
                 j + 0.5, rows - 0.5 - i, "1" if seen else "0", ha="center", va="center", color="white" if seen else INK
             )
@@ -102,7 +88,7 @@ def causal() -> None:
     mask_grid(axes[0], 2, 5, 0, "Nq=2, Nk=5, upper left\n(SDPA is_causal=True)")
     mask_grid(axes[1], 2, 5, 3, "Nq=2, Nk=5, bottom right\n(this chapter, flash-attn)")
     mask_grid(axes[2], 5, 2, -3, "Nq=5, Nk=2, bottom right\n3 rows see nothing: output 0")
-    save(fig, "03_causal.png")
+    save_trimmed(fig, "03_causal.png")
 
 
 def io_bytes(n: int, d: int, sram: int) -> tuple[int, int]:
@@ -114,17 +100,17 @@ def io_bytes(n: int, d: int, sram: int) -> tuple[int, int]:
 def traffic() -> None:
     fig, axis = plt.subplots(figsize=(7.5, 4.2))
     sizes = range(64, 4097, 16)
-    axis.plot(sizes, [io_bytes(n, 64, 1024)[0] / 2**20 for n in sizes], color=ORANGE, linewidth=2.5, label="standard")
+    axis.plot(sizes, [io_bytes(n, 64, 1024)[0] / 2**20 for n in sizes], color=RUST, linewidth=2.5, label="standard")
     for sram, style in ((1024, ":"), (49152, "-")):
         traffic_mib = [io_bytes(n, 64, sram)[1] / 2**20 for n in sizes]
-        axis.plot(sizes, traffic_mib, style, color=BLUE, linewidth=2.5, label=f"tiled, M = {sram} elements")
+        axis.plot(sizes, traffic_mib, style, color=NAVY, linewidth=2.5, label=f"tiled, M = {sram} elements")
     axis.set(xlabel="sequence length N", ylabel="HBM traffic (MiB)", xscale="log", yscale="log")
     axis.set_title("One head, d = 64, fp16")
     axis.set_xticks([64, 256, 1024, 4096], ["64", "256", "1024", "4096"])
     axis.minorticks_off()
     axis.grid(color="0.9")
     axis.legend(frameon=False)
-    save(fig, "03_io.png")
+    save_trimmed(fig, "03_io.png")
 
 
 if __name__ == "__main__":

@@ -1,33 +1,10 @@
-"""Draws the figures of chapter 5 into this folder: ``python assets/figures/05_figures.py``.
-
-English text, an opaque light ground (so that they read on light and dark pages), the Okabe-Ito palette, and every
-distinction made by shape, line or word as well as by colour.
-"""
+"""Draws the figures of chapter 5 into this folder: ``python assets/figures/05_figures.py``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from drawing import BLUE, GREEN, INK, MUTED, VERMILION, Point, canvas, save
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
-
-FOLDER = Path(__file__).parent
-INK, GROUND, MUTED = "#1a1a1a", "#fbfbf8", "#5c5c5c"
-BLUE, GREEN, VERMILION = "#0072B2", "#009E73", "#D55E00"
-Point = tuple[float, float]
-
-
-def canvas(width: float, height: float) -> tuple[plt.Figure, Axes]:
-    """An empty drawing area of ``width`` x ``height`` inches, in inch coordinates."""
-    figure = plt.figure(figsize=(width, height), dpi=150, facecolor=GROUND)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(0, height))
-    axes.axis("off")
-    return figure, axes
 
 
 def node(axes: Axes, center: Point, text: str, color: str = INK, width: float = 1.3) -> None:
@@ -79,11 +56,6 @@ def title(axes: Axes, x: float, y: float, text: str) -> None:
 
 def note(axes: Axes, x: float, y: float, text: str, color: str = MUTED) -> None:
     axes.text(x, y, text, ha="center", va="center", fontsize=10, color=color)
-
-
-def save(figure: plt.Figure, name: str) -> None:
-    figure.savefig(FOLDER / name, facecolor=GROUND, metadata={"Software": None})
-    plt.close(figure)
 
 
 def list_and_dag() -> None:

@@ -1,33 +1,21 @@
-"""Draws the figures of chapter 6. Run it from anywhere: ``python assets/figures/06_figures.py``."""
+"""Draws the figures of chapter 6 into this folder: ``python assets/figures/06_figures.py``."""
 
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from drawing import INK, NAVY, RUST, save_trimmed
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-HERE = Path(__file__).parent
-BLUE, ORANGE, INK = "#003f7f", "#b34700", "#1a1a1a"
 # event → (fill, ink, short name): fills differ in lightness, so grey prints work
 EVENTS = {
-    "new_static": (ORANGE, "white", "new\nstatic"),
-    "new_dynamic": (BLUE, "white", "new\ndynamic"),
+    "new_static": (RUST, "white", "new\nstatic"),
+    "new_dynamic": (NAVY, "white", "new\ndynamic"),
     "new_one": ("#e0a070", INK, "new\none"),
     "hit": ("#e6eef7", INK, "hit"),
     "eager_limit": ("white", INK, "eager\nlimit"),
 }
-
-
-def save(fig: Figure, name: str) -> None:
-    """Write ``name`` beside this script on an opaque white ground, which reads on dark pages too."""
-    fig.savefig(HERE / name, dpi=150, facecolor="white", bbox_inches="tight", metadata={"Software": None})
-    plt.close(fig)
 
 
 def simulate(sizes: list[int], mode: str, limit: int) -> list[str]:
@@ -65,7 +53,7 @@ def cache() -> None:
     axis.set(xlim=(-1.2, 8), ylim=(-0.1, 3.5))
     axis.axis("off")
     axis.set_title("recompile_limit = 3", fontsize=11)
-    save(fig, "06_cache.png")
+    save_trimmed(fig, "06_cache.png")
 
 
 def request_lengths(count: int = 200, seed: int = 0) -> list[int]:
@@ -96,8 +84,8 @@ def draw_buckets(axis: Axes, lengths: list[int], buckets: list[int], name: str) 
     ordered = sorted(lengths)
     steps = [min(b for b in buckets if b >= n) for n in ordered]
     axis.fill_between(range(len(ordered)), ordered, steps, step="mid", color="#e0a070", label="padding")
-    axis.step(range(len(ordered)), steps, where="mid", color=ORANGE, linewidth=1.5, label="bucket")
-    axis.plot(range(len(ordered)), ordered, color=BLUE, linewidth=2, label="length")
+    axis.step(range(len(ordered)), steps, where="mid", color=RUST, linewidth=1.5, label="bucket")
+    axis.plot(range(len(ordered)), ordered, color=NAVY, linewidth=2, label="length")
     share = sum(steps) / sum(ordered) - 1
     axis.set_title(f"{name}: {buckets}, padding {share:.0%}", fontsize=10)
     axis.set(ylabel="tokens", xlim=(0, len(ordered) - 1), ylim=(0, None))
@@ -113,7 +101,7 @@ def buckets() -> None:
     axes[0].legend(frameon=False, loc="upper left")
     axes[1].set_xlabel("request, sorted by length")
     fig.tight_layout()
-    save(fig, "06_buckets.png")
+    save_trimmed(fig, "06_buckets.png")
 
 
 if __name__ == "__main__":

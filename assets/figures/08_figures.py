@@ -1,56 +1,8 @@
-"""Draws the figures of chapter 8 into this folder: ``python assets/figures/08_figures.py``.
-
-Same style as 04_figures.py: English text on an opaque light ground, distinctions by shape and word as well as colour.
-"""
+"""Draws the figures of chapter 8 into this folder: ``python assets/figures/08_figures.py``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
-
-FOLDER = Path(__file__).parent
-INK, GROUND, MUTED = "#1a1a1a", "#fbfbf8", "#5c5c5c"
-BLUE, GREEN, VERMILION = "#0072B2", "#009E73", "#D55E00"
-
-
-def canvas(width: float, height: float) -> tuple[plt.Figure, Axes]:
-    """An empty drawing area of ``width`` x ``height`` inches, in inch coordinates."""
-    figure = plt.figure(figsize=(width, height), dpi=150, facecolor=GROUND)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(0, height))
-    axes.axis("off")
-    return figure, axes
-
-
-def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, color: str, **style: object) -> None:
-    """A rounded box whose lower left corner is (x, y); ``style`` goes to the text."""
-    patch = FancyBboxPatch(
-        (x, y), width, height, boxstyle="round,pad=0,rounding_size=0.1", facecolor="white", edgecolor=color, linewidth=2
-    )
-    axes.add_patch(patch)
-    axes.text(
-        x + width / 2, y + height / 2, text, **{"ha": "center", "va": "center", "color": INK, "fontsize": 11} | style
-    )
-
-
-def arrow(
-    axes: Axes, start: tuple[float, float], end: tuple[float, float], color: str = INK, dashed: bool = False
-) -> None:
-    style = "--" if dashed else "-"
-    axes.add_patch(
-        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=16, color=color, linewidth=1.8, linestyle=style)
-    )
-
-
-def save(figure: plt.Figure, name: str) -> None:
-    figure.savefig(FOLDER / name, facecolor=GROUND, metadata={"Software": None})
-    plt.close(figure)
+from drawing import BLUE, GREEN, INK, MUTED, VERMILION, arrow, box, canvas, save
 
 
 def loop() -> None:

@@ -19,6 +19,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 FOLDER = Path(__file__).parent
 INK, GROUND, MUTED = "#1a1a1a", "#fbfbf8", "#5c5c5c"
 BLUE, GREEN, VERMILION = "#0072B2", "#009E73", "#D55E00"
+NAVY, RUST, PALE, GREY = "#003f7f", "#b34700", "#e6eef7", "#d9d9d9"  # fills: differ in lightness, so grey prints work
 Point = tuple[float, float]
 
 
@@ -49,4 +50,10 @@ def arrow(axes: Axes, start: Point, end: Point, color: str = INK, dashed: bool =
 def save(figure: Figure, name: str) -> None:
     """Write ``name`` into this folder, without anything that changes between runs."""
     figure.savefig(FOLDER / name, facecolor=GROUND, metadata={"Software": None})
+    plt.close(figure)
+
+
+def save_trimmed(figure: Figure, name: str) -> None:
+    """Write ``name`` into this folder on white, cut to what is drawn: for charts and drawings in units of their own."""
+    figure.savefig(FOLDER / name, dpi=150, facecolor="white", bbox_inches="tight", metadata={"Software": None})
     plt.close(figure)
