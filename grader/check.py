@@ -166,14 +166,33 @@ def _unedited(path: Path) -> Notebook:
     notebook = _read(path)[0]
     edited = _edited_tests(notebook)
     if not edited:
-        return notebook
+        return _titled(notebook, path.read_bytes())
     shown = subprocess.run(
         ["git", "-C", str(ROOT), "show", f"HEAD:{path.relative_to(ROOT).as_posix()}"], capture_output=True, check=False
     )
     committed = decode_notebook(shown.stdout, path.name).notebook if shown.returncode == 0 else None
     if committed is None or _edited_tests(committed):
         raise GraderError(str(path), f"its test cell {edited[0]} was edited", f"git checkout -- {path}")
-    return committed
+    return _titled(committed, shown.stdout)
+
+
+def _titled(notebook: Notebook, data: bytes) -> Notebook:
+    """A decoded release with its titles and steps, which decoding drops since nobody should trust a student's."""
+    from grader.structure import nbgrader_metadata
+
+    try:
+        raw = json.loads(data.decode("utf-8-sig"))["cells"]
+        kept = {cell["metadata"]["nbgrader"]["grade_id"]: cell["metadata"] for cell in raw if _is_nbgraders(cell)}
+    except (ValueError, KeyError, TypeError):
+        return notebook  # ids serve as names
+    for cell in notebook["cells"]:
+        metadata = kept.get(nbgrader_metadata(cell).get("grade_id"), {})
+        cell["metadata"].update({key: metadata[key] for key in ("title", "todo", "step") if key in metadata})
+    return notebook
+
+
+def _is_nbgraders(cell: dict[str, Any]) -> bool:
+    return isinstance(cell.get("metadata", {}).get("nbgrader"), dict)
 
 
 def _edited_tests(notebook: Notebook) -> list[str]:
@@ -229,6 +248,7 @@ def _behaviour(behaviour: Any, verdict: Any, visible: bool) -> dict[str, Any]:
 
 def _text(report: dict[str, Any]) -> str:
     lines = [f"{report['assignment']}：可见测试 (visible tests)"]
+    above = ""
     for question in report["questions"]:
         tests = [b for b in question["behaviours"] if b["status"] != "hidden"]
         done = sum(b["status"] == "passed" for b in tests)
@@ -236,8 +256,10 @@ def _text(report: dict[str, Any]) -> str:
         for behaviour in tests:
             if behaviour["status"] != "passed":
                 lines.append(f"   ❌ {behaviour['title']} [{behaviour['status']}]")
-                lines += [f"      {line}" for line in behaviour["message"].splitlines()]
-                if behaviour["step"]:
+                message = behaviour["message"] if behaviour["message"] != above else "原因同上 (same as above)"
+                lines += [f"      {line}" for line in message.splitlines()]
+                above = behaviour["message"] or above
+                if behaviour["step"] and "请重读" not in message:
                     lines.append(f"      请重读 (reread): {behaviour['step']}")
     lines += [f"note: {note}" for note in report["notes"]]
     if report["passed"]:

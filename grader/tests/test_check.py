@@ -157,3 +157,27 @@ def test_hidden_tests_are_nowhere_near(course, monkeypatch):
     monkeypatch.setattr(grader.execution, "execute", lambda request: seen.append(request) or execute(request))
     check(write(course, filled(CORRECT)))
     assert len(seen) == 1 and "SECRET_CANARY" not in json.dumps(seen[0].notebook)
+
+
+def test_questions_and_behaviours_are_called_by_their_titles(course, capsys):
+    """A student sees the words of the notebook, not nbgrader's ids; and one cause once."""
+    path = course / "notebooks" / "ps1" / "ps1.ipynb"
+    notebook = json.loads(path.read_text("utf-8"))
+    cell(notebook, "q1")["metadata"]["title"] = "Question one"
+    visible = cell(notebook, "q1_visible")["metadata"]
+    visible.update(title="Adds what is positive", step="step 1")
+    path.write_text(json.dumps(notebook), "utf-8")
+    wrong = {**CORRECT, "q1": "def relu_sum(xs):\n    return -1"}
+    assert main(["check", str(write(course, filled(wrong)))]) == 1
+    shown = capsys.readouterr().out
+    assert "❌ Question one  0/1" in shown and "❌ Adds what is positive [failed]" in shown
+    assert "q1_visible" not in shown and "(reread): step 1" in shown
+
+
+def test_one_cause_is_told_once():
+    behaviours = [
+        {"title": title, "status": "error", "message": "SyntaxError: line 1", "step": None} for title in ("a", "b")
+    ]
+    questions = [{"title": "q", "passed": False, "behaviours": behaviours}]
+    text = module._text({"assignment": "x", "passed": False, "questions": questions, "notes": []})
+    assert text.count("SyntaxError") == 1 and "same as above" in text
