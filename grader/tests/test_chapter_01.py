@@ -137,6 +137,20 @@ def test_both_refuse_what_is_no_object(chapter: framework.Chapter, report: Any) 
 # files and figures
 
 
+def test_the_table_of_files_has_the_row_of_every_chapter() -> None:
+    """Its own file name, as the settings cell gives it, and its semantic_id; and every link leads to a file."""
+    table = (framework.ROOT / "assets/experiments.md").read_text(encoding="utf-8")
+    for master in sorted((framework.ROOT / "solutions").glob("*/0*_*.py")):
+        source = master.read_text(encoding="utf-8")
+        row = next(line for line in table.splitlines() if line.startswith(f"| {int(master.name[:2])} |"))
+        path = re.search(r'"(benchmarks/results/\w+_\{RUN_LABEL\}\.json)"', source)
+        semantic_id = re.search(r"`(INF-[A-Z-]+)`", row)
+        assert path is not None and f"`{path[1]}`" in row, master.name
+        assert semantic_id is not None and semantic_id[1] in source, master.name
+    for link in re.findall(r"\]\(([^)]+)\)", table):
+        assert (framework.ROOT / "assets" / link).is_file(), link
+
+
 def test_the_table_of_result_fields_names_every_field() -> None:
     """Other chapters link to it; a field that the formats gain must be explained there."""
     table = (framework.ROOT / "assets/experiments.md").read_text(encoding="utf-8")
