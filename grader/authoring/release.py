@@ -1,8 +1,8 @@
 """nbgrader's own release step: the student's edition of an instructor's notebook.
 
-The preprocessors are nbgrader's default list with one entry replaced (the stub of a TODO says its number) and one put
-first (instructor-only cells). They are called directly: the same bytes as ``nbgrader generate_assignment`` in a
-fraction of its time, since no application starts and no database is written.
+The preprocessors are nbgrader's default list with one entry replaced (the stub of a TODO says its number), one put
+first (instructor-only cells) and one last (which release it is). They are called directly: the same bytes as
+``nbgrader generate_assignment`` in a fraction of its time, since no application starts and no database is written.
 """
 
 from __future__ import annotations
@@ -54,14 +54,23 @@ class ClearSolutionsPerTodo(ClearSolutions):
             self.code_stub = stock
 
 
+class StampRelease(NbGraderPreprocessor):
+    """Writes into a chapter's notebook which release it is: a digest of its cells, beside the course's version."""
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        if "course" in nb.metadata:
+            nb.metadata.course["release"] = digest([[c.id, c.source, c.metadata.get("nbgrader")] for c in nb.cells])
+        return nb, resources
+
+
 def release_preprocessors() -> list[type[NbGraderPreprocessor]]:
-    """nbgrader's default list for ``c.GenerateAssignment.preprocessors``, with our two classes.
+    """nbgrader's default list for ``c.GenerateAssignment.preprocessors``, with our three classes.
 
     Made from the default, never written out: a list by hand that omits ClearHiddenTests leaks every hidden test.
     """
     default = GenerateAssignment.class_traits()["preprocessors"].default()
     replaced = [ClearSolutionsPerTodo if entry is ClearSolutions else entry for entry in default]
-    return [RemoveInstructorCells, *replaced]
+    return [RemoveInstructorCells, *replaced, StampRelease]
 
 
 def release_notebook(source_nb: Notebook, name: str) -> NotebookNode:

@@ -144,7 +144,8 @@ def load_edition(assignment: str, source: Path | None) -> Edition:
     if not questions_of(plain_source):
         raise GraderError(str(path), "it has no graded cell", "give the test cells points in nbgrader's metadata")
     digest = fingerprint(plain_source)
-    version = plain_source["metadata"].get("course", {}).get("version") or f"source {digest[:12]}"
+    course = plain_release["metadata"].get("course", {})
+    version = f"{course['version']}+{course['release']}" if course.get("version") else f"source {digest[:12]}"
     return Edition(path, plain_source, plain_release, digest, version)
 
 

@@ -36,6 +36,9 @@ def rebuild(source: Notebook, release: Notebook, submitted: Notebook) -> Rebuilt
     texts = _given_texts(slots, pieces, answers, notes)
     texts.update(answers.text)
     flags = _flags(slots, pieces)
+    if flags and _other_release(release, submitted):
+        flags = _summed(flags)
+        notes.append("提交的文件自称来自另一版发布：测试和分值一律以当前的教师版本为准")
     notes += _damage_notes(slots, pieces)
     extras = _extras(slots, pieces, answers)
     anchors = _anchors(slots, pieces, extras, answers)
@@ -51,6 +54,21 @@ def rebuild(source: Notebook, release: Notebook, submitted: Notebook) -> Rebuilt
         "nbformat_minor": 5,
     }
     return Rebuilt(notebook, attempted, _shorten(notes), tuple(flags))
+
+
+def _other_release(release: Notebook, submitted: Notebook) -> bool:
+    """Whether the file says that it was made from another release than ours; the student can write there anything."""
+    course = submitted.get("metadata", {}).get("course")
+    stamp = course.get("release") if isinstance(course, dict) else None
+    ours = release["metadata"].get("course", {}).get("release")
+    return ours is not None and isinstance(stamp, str) and stamp != ours
+
+
+def _summed(flags: list[Flag]) -> list[Flag]:
+    """One flag of each kind: tests of another release differ in many cells, and nobody edited them."""
+    kinds = list(dict.fromkeys(flag.kind for flag in flags))
+    counts = {kind: sum(flag.kind == kind for flag in flags) for kind in kinds}
+    return [Flag(kind, f"{counts[kind]} 个单元与当前版本不同；文件自称来自另一版发布") for kind in kinds]
 
 
 _KEPT = ("kernelspec", "language_info", "course")

@@ -629,3 +629,20 @@ def test_thousands_of_cells_take_no_minutes():
     rebuilt = hand_in(notebook)
     works(rebuilt)
     assert len(own_cells(rebuilt)) == 3000
+
+
+def test_a_hand_in_made_from_an_older_release_is_no_crowd_of_flags():
+    """Its tests differ from ours because we changed them; one flag of each kind says so."""
+    ours, submitted = release(), solved()
+    for notebook, stamp in ((ours, "new"), (submitted, "old")):
+        notebook["metadata"]["course"] = {"chapter": "ps1", "release": stamp}
+    for grade_id in ("q1_visible", "q2_test"):
+        cell(submitted, grade_id)["source"] = "assert relu_sum([1]) == 1"
+        cell(submitted, grade_id)["metadata"]["nbgrader"]["points"] = 1
+    rebuilt = rebuild(source(), ours, submitted)
+    works(rebuilt)
+    assert sorted(flag.kind for flag in rebuilt.flags) == ["points_changed", "tests_edited"]
+    assert any("另一版发布" in note for note in rebuilt.notes)
+    submitted["metadata"]["course"]["release"] = "new"
+    flags = rebuild(source(), ours, submitted).flags
+    assert sorted(flag.kind for flag in flags) == ["points_changed"] * 2 + ["tests_edited"] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sys
@@ -67,9 +68,22 @@ def test_only_one_entry_of_nbgraders_list_is_replaced() -> None:
     default = GenerateAssignment.class_traits()["preprocessors"].default()
     ours = release_preprocessors()
     assert ours[0] is RemoveInstructorCells
-    assert [ClearSolutions if entry is ClearSolutionsPerTodo else entry for entry in ours[1:]] == default
+    assert [ClearSolutions if entry is ClearSolutionsPerTodo else entry for entry in ours[1:-1]] == default
     assert ClearHiddenTests in ours
     assert ours.index(ClearHiddenTests) < max(i for i, entry in enumerate(ours) if entry is ComputeChecksums)
+
+
+def test_releases_are_told_apart_by_their_cells(tmp_path: Path) -> None:
+    """A changed test is another release; a changed solution or hidden test is not, for students can't see it."""
+    source = read_master(make_course(tmp_path / "course"), settings_of(tmp_path / "course"))
+
+    def stamp(old: str, new: str) -> str:
+        changed = copy.deepcopy(source)
+        for cell in changed.cells:
+            cell.source = cell.source.replace(old, new)
+        return release_notebook(changed, "demo").metadata.course.release
+
+    assert stamp("value * 2", "2 * value") == stamp("", "") != stamp("assert", "assert  ")
 
 
 def test_released_twice_gives_the_same_bytes_and_leaves_the_source_alone(tmp_path: Path) -> None:
