@@ -136,6 +136,14 @@ def test_the_recorded_sample_is_valid_and_shows_what_the_text_says() -> None:
     assert {item["case"]: item["verdict"] for item in sample["cases"]} == CASES
     assert {item["verdict"] for item in sample["block_audit"]} == {"confirmed"}
     assert all(path["output_close"] for row in sample["candidate_matrix"] for path in row["paths"].values())
+    first, last = (row["paths"] for row in sample["candidate_matrix"])
+    compared = ("eager_flash", "inductor_static", "inductor_dynamic")
+    assert [(round(first[name]["speedup"], 2), first[name]["verdict"]) for name in compared] == [
+        (1.09, "faster"),
+        (1.31, "faster"),
+        (1.33, "faster"),
+    ]
+    assert {last[name]["verdict"] for name in compared} == {"tie"}
     assert (framework.ROOT / SAMPLE).stat().st_size < 40_000
 
 
