@@ -20,6 +20,8 @@ from grader.authoring.release import load_source, release, release_notebook
 from grader.errors import GraderError
 from grader.tests.demo_course import edit, make_course, settings_of
 
+B, E = "### BEGIN SOLUTION", "### END SOLUTION"
+HB, HE = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
 ASSIGNMENTS = Path(__file__).parent / "cases" / "assignment"
 
 
@@ -71,6 +73,16 @@ def test_ps2_is_refused_for_exactly_its_wrong_cells(tmp_path: Path) -> None:
 # --- the last value of a graded cell
 
 GOOD_LAST_LINES = [
+    # A caught assert, a comparison and a helper that do cost points.
+    "score = 0\ntry:\n    assert f(1) == 2\n    score += 4\nexcept AssertionError:\n    pass\nfloat(score)",
+    "wrong = []\ntry:\n    assert f(1) == 2\nexcept AssertionError as e:\n    wrong.append(e)\nassert not wrong",
+    "right = False\ntry:\n    assert f(1) == 2\n    right = True\nexcept AssertionError:\n    pass\nassert right",
+    "try:\n    assert f(1) == 2\nexcept AssertionError:\n    raise AssertionError('read step 1 again')",
+    "try:\n    [] < f\nexcept TypeError:\n    assert f(1) == 2",
+    "assert f(1) == 2, (1, 2)",
+    "def a():\n    assert f(1) == 2\n\ndef b():\n    a()\n\nfor check in (b,):\n    check()",
+    "def a():\n    assert f(1) == 2\n\nglobals()['a']()",
+    "def a():\n    assert f(1) == 2\n\na()\n\ndef a():\n    assert f(2) == 4\n\na()",
     "assert f(1) == 2",
     "float(sum([f(1) == 2, f(2) == 4]))",
     "ok = [f(i) == 2 * i for i in range(4)]\nfloat(sum(ok))",
@@ -147,7 +159,26 @@ BAD_LAST_LINES = [
     ("import fractions\nfractions.Fraction(f(1), 2)", "Fraction"),
     ("assert f(1) == 3", "the reference itself fails"),
     ("assert f(1) ==", "no valid Python"),
-    ("try:\n    assert f(1) == 2\nexcept Exception:\n    print('wrong')", "untouched release earns"),
+    ("try:\n    assert f(1) == 2\nexcept Exception:\n    print('wrong')", "caught here"),
+    ("try:\n    assert f(1) == 2\nexcept AssertionError:\n    pass", "caught here"),
+    (
+        "def check():\n    try:\n        assert f(1) == 2\n    except (AssertionError, TypeError) as e:\n"
+        "        print(e)\n\ncheck()",
+        "caught here",
+    ),
+    ("try:\n    f('bad')\n    assert False, 'must raise'\nexcept Exception:\n    pass", "caught here"),
+    ("import contextlib\nwith contextlib.suppress(AssertionError):\n    assert f(1) == 2", "suppress hides"),
+    ("assert (f(1) == 2, 'twice')", "always true"),
+    ("assert f(1), 2", "for its message"),
+    ("import unittest\ntc = unittest.TestCase()\ntc.assertTrue(f(1), 2)", "for its message"),
+    ("f(1) == 2\nassert f(2) == 4", "nothing looks at the result"),
+    ("def check():\n    f(1) == 2\n\nassert f(2) == 4\ncheck()", "nothing looks at the result"),
+    ("print(f(1) == 2)", "compares nothing"),
+    ("got = f(1)\nprint(got)", "compares nothing"),
+    ("def a():\n    assert f(1) == 2\n\ndef b():\n    assert f(2) == 4\n\na()", "b holds asserts and is never called"),
+    ("def a():\n    assert f(1) == 2\n\ndef a():\n    assert f(2) == 4\n\na()", "defined twice"),
+    ("import doctest\ndoctest.run_docstring_examples(f, globals())", "without raising"),
+    ("import pytest\nstatus = pytest.main(['-q'])", "without raising"),
 ]
 
 
@@ -175,6 +206,45 @@ def test_a_cell_graded_by_hand_may_hold_anything() -> None:
         "### BEGIN SOLUTION\n'words'\n### END SOLUTION", "m", grade=True, solution=True, locked=False, points=2
     )
     assert causes(manual) == ""
+
+
+def test_a_check_may_be_called_in_a_later_cell() -> None:
+    first = graded("def later():\n    assert f(2) == 4\n\nassert f(1) == 2")
+    assert causes(answer(), first, graded("later()", 4, "t2")) == ""
+
+
+# --- what the release leaves behind
+
+
+STRANDED = [
+    # The stub takes the marker's indentation.
+    ([answer(f"def f(x):\n{B}\n    return 2 * x\n{E}"), graded("assert f(1) == 2")], "cell q: without the removed"),
+    ([answer(), graded(f"assert f(1) == 2\nif True:\n    {HB}\n    assert f(2) == 4\n    {HE}")], "cell t: without"),
+    (
+        [answer(), graded(f"{HB}\ndef same(a, b):\n    assert a == b\n\nsame(f(9), 18)\n{HE}\nsame(f(1), 2)")],
+        "cell t: it uses same, which the release removes",
+    ),
+    (
+        [
+            answer(f"{B}\nimport math\n{E}\ndef f(x):\n    {B}\n    return math.fsum([x, x])\n    {E}"),
+            graded("assert math.isclose(f(1), 2)"),
+        ],
+        "cell t: it uses math, which only a solution imports",
+    ),
+    ([answer(), code("open('data.csv')"), graded("assert f(1) == 2")], "it reads a file that students don't get"),
+]
+
+
+@pytest.mark.parametrize(("cells", "cause"), STRANDED)
+def test_cells_that_no_answer_could_make_run_are_refused(cells: list, cause: str) -> None:
+    assert cause in causes(*cells)
+
+
+def test_what_students_are_asked_to_define_may_be_used() -> None:
+    """A name that a solution binds is the answer; a module that the test imports too is there for every answer."""
+    asked = answer(f"{B}\nimport math\nlimit = math.floor(2.5)\n{E}")
+    assert causes(asked, graded("import math\nassert limit == math.floor(2.5)")) == ""
+    assert causes(code("import math"), asked, graded("assert limit == math.floor(2.5)")) == ""
 
 
 # --- ids and points
@@ -214,6 +284,9 @@ MISTYPED = [
     "x = 1  ### BEGIN SOLUTION",
     "### BEGIN SOLUTION: mine",
     "### BEGINSOLUTION",
+    "### BEGIN\u00a0SOLUTION",
+    "### BEGIN HIDDEN\u200b TESTS",
+    "\ufeff### END SOLUTION\u200b",
 ]
 
 
@@ -255,10 +328,6 @@ def test_ordinary_comments_are_no_markers(line: str) -> None:
 def test_prose_about_solutions_is_no_marker() -> None:
     for line in ("## Solution", "Begin with the solution of part one.", "The end", "## Hidden tests", "# Tests"):
         assert mistyped(line, code=False) is None
-
-
-B, E = "### BEGIN SOLUTION", "### END SOLUTION"
-HB, HE = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
 
 
 @pytest.mark.parametrize(
@@ -353,6 +422,33 @@ def test_lines_found_in_any_program_are_not_distinctive(line: str) -> None:
     assert not is_distinctive(line)
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        text("Hint: try f([-5, 20, 21])."),
+        text("提示：输入 `[-5,20,21]` 时会怎样？"),
+        text("| input |\n|---|\n| [ -5, 20, 21, ] |"),
+        code("# for instance [-5, 20, 21]\nxs = [1]"),
+        code("def g(xs):\n    'Like f([-5, 20, 21]).'"),
+        code("assert xs, 'think of [-5, 20, 21]'"),
+    ],
+)
+def test_a_value_of_a_hidden_test_in_a_hint_is_found(cell: nbformat.NotebookNode) -> None:
+    assert "[-5,20,21]" in leaks(cell) and "a value of the hidden test in cell t" in leaks(cell)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        text("[-5, 20, 21, 22] and [1, -5, 20, 21] are other lists; so is [-5, 20, 211]."),
+        code("xs = [-5, 20, 21]  # students see it as data: [-5, 20, 21]"),
+        text("41"),
+    ],
+)
+def test_what_only_resembles_a_hidden_value_or_is_given_data_is_no_leak(cell: nbformat.NotebookNode) -> None:
+    assert "a value of the hidden test" not in leaks(cell)
+
+
 # --- links and alt texts
 
 GOOD_TEXT = [
@@ -388,6 +484,11 @@ BAD_TEXT = [
     ("[![badge](b.svg)](https://example.org)", "relative"),
     ("![x](attachment:y.png)", "does not exist"),
     ("[x]()", "without an address"),
+    ("![image.png](https://example.org/x.png)", "has only a file name for its alt text"),
+    ("[x](http://localhost:8888/lab)", "can't reach"),
+    ("[x](https://192.168.1.5/data)", "can't reach"),
+    ("[x](htps://example.org)", "no kind of address"),
+    ("[x](C:\\data\\x.png)", "relative link"),
 ]
 
 
@@ -454,7 +555,7 @@ def test_a_chapters_reference_gets_full_points_and_its_release_none(tmp_path: Pa
     master = make_course(tmp_path)
     edit(master, "check_times_2()\n### BEGIN", "check_times_2()\n20.0\n### BEGIN")
     text_ = master.read_text("utf-8").replace("assert times_2([-7, 91]) == [-14, 182]", "20.0")
-    master.write_text(text_.replace("check_times_3()\n###", "print(times_3)\n###"), "utf-8")
+    master.write_text(text_.replace("check_times_3()\n###", "print(times_3, check_times_3)\n###"), "utf-8")
     text_ = master.read_text("utf-8").replace("assert times_3([-7, 92]) == [-21, 276]", "assert len('abc') == 3")
     master.write_text(text_, "utf-8")
     source = read_master(master, settings_of(tmp_path))

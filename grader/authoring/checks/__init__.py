@@ -10,6 +10,7 @@ from grader.authoring.checks.graded import check_by_running, check_graded_cells,
 from grader.authoring.checks.leaks import check_leaks
 from grader.authoring.checks.links import check_links
 from grader.authoring.checks.markers import check_markers
+from grader.authoring.checks.stranded import check_stranded
 from grader.authoring.settings import CourseSettings, course
 from grader.model import Notebook
 
@@ -39,7 +40,7 @@ def check_all(
     if check_ids_and_points(source) or check_markers(source):
         return findings  # nbgrader can't release it, or would release the wrong lines
     released = release_notebook(source, name)
-    findings += check_leaks(source, released)
+    findings += check_leaks(source, released) + check_stranded(source, released)
     if is_chapter(source):
         findings += check_chapter(source, released)
     if run and not graded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from grader.authoring.checks.blunt import blunt_tests, compares_nothing, names_used
 from grader.authoring.checks.finding import (
     Finding,
     is_autograded,
@@ -18,6 +19,7 @@ from grader.authoring.checks.points import (
     USE_FLOAT,
     functions_in,
     judge_last_value,
+    judges_by_value,
     names_in,
     shows_answer,
     swallowed_runner,
@@ -60,6 +62,7 @@ def check_graded_cells(notebook: Notebook) -> tuple[list[Finding], dict[str, flo
         return findings, undecided
     student = _student_names(notebook)
     functions: dict = {}
+    uses = _names_used(notebook)
     for index, cell in enumerate(notebook["cells"]):
         block, name = nbgrader_of(cell), label(notebook, index)
         trusted = cell["cell_type"] == "code" and block.get("locked") and not block.get("solution")
@@ -76,6 +79,15 @@ def check_graded_cells(notebook: Notebook) -> tuple[list[Finding], dict[str, flo
         if not tests_something(tree, functions) and not shows_answer(tree, own_names):
             findings.append(Finding(name, "the graded cell calls nothing: it earns full marks whatever the answer",
                                     "call the test at the end of the cell"))  # fmt: skip
+            continue
+        if compares_nothing(tree, functions, own_names) and not judges_by_value(tree, functions):
+            findings.append(Finding(name, "the graded cell compares nothing: any answer that runs earns full marks",
+                                    "assert what the answer must be"))  # fmt: skip
+            continue
+        elsewhere = set().union(*(used for i, used in uses.items() if i != index))
+        blunt = [Finding(name, *problem) for problem in blunt_tests(tree, functions, own_names, elsewhere)]
+        if blunt:
+            findings += blunt
             continue
         runner = swallowed_runner(tree)
         if runner:
@@ -112,7 +124,10 @@ def check_by_running(source: Notebook, released: Notebook, undecided: dict[str, 
             continue
         outcome = reference[name]
         if outcome.error:
-            if is_autograded(cell) or nbgrader_of(cell).get("solution"):
+            if outcome.error.startswith("FileNotFoundError"):
+                findings.append(Finding(name, f"it reads a file that students don't get: {outcome.error}",
+                                        "students get the notebook alone: make the data in a cell"))  # fmt: skip
+            elif is_autograded(cell) or nbgrader_of(cell).get("solution"):
                 findings.append(Finding(name, f"the reference itself fails here: {outcome.error}",
                                         "correct the reference or the test"))  # fmt: skip
         elif is_autograded(cell):
@@ -153,6 +168,12 @@ def _student_names(notebook: Notebook) -> set[str]:
             tree = parse(cell["source"])
             names |= names_in(tree) if tree else set()
     return names
+
+
+def _names_used(notebook: Notebook) -> dict[int, set[str]]:
+    """The names that each code cell reads, by its number."""
+    trees = {i: parse(cell["source"]) for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "code"}
+    return {index: names_used(tree) for index, tree in trees.items() if tree is not None}
 
 
 def _uses(cell: dict, names: set[str]) -> bool:

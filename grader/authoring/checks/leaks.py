@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grader.authoring.checks.finding import Cell, Finding, label, nbgrader_of, tags
+from grader.authoring.checks.literals import check_literals
 from grader.authoring.checks.markers import regions
 from grader.authoring.release import INSTRUCTOR_ONLY
 from grader.model import Notebook
@@ -32,7 +33,7 @@ class Secret:
 
 
 def check_leaks(source: Notebook, released: Notebook) -> list[Finding]:
-    """Search the whole released notebook for distinctive lines of what the release removed."""
+    """Search the whole released notebook for distinctive lines and values of what the release removed."""
     places = list(_places(released))
     public = _visible_code(released)
     findings: dict[tuple[str, str, str], Finding] = {}
@@ -47,7 +48,7 @@ def check_leaks(source: Notebook, released: Notebook) -> list[Finding]:
             cause = f"it shows {secret.kind} text of cell {secret.cell}: {secret.line.strip()[:60]!r}"
             remedy = "remove that line, or write it differently where students may see it"
             findings.setdefault(key, Finding(place, cause, remedy))
-    return list(findings.values())
+    return [*findings.values(), *check_literals(source, released, places)]
 
 
 def squeeze(text: str) -> str:

@@ -19,6 +19,10 @@ LINK = re.compile(r"(?<!!)\[(?:[^\[\]]|!?\[[^\]]*\](?:\([^)]*\))?)*\]" + TARGET)
 REFERENCE = re.compile(r"^ {0,3}\[[^\]^]+\]:\s*(\S+)", re.MULTILINE)
 FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[^\n]*$", re.MULTILINE | re.DOTALL)
 INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+# What JupyterLab writes for a pasted picture.
+FILE_NAME = re.compile(r"[\w .()-]+\.(?:png|jpe?g|gif|svg|webp|bmp)", re.IGNORECASE)
+SCHEMES = frozenset({"http", "https", "mailto", "ftp", "data", "tel", "doi"})
+PRIVATE_HOST = re.compile(r"localhost|.*\.local|0\.0\.0\.0|127\..*|10\..*|192\.168\..*|\[?::1\]?")
 HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
 
 
@@ -54,8 +58,9 @@ def check_links(notebook: Notebook, settings: CourseSettings) -> list[Finding]:
         text = prose(cell["source"])
         html = _Html(text)
         for alt, target in _images(text, html):
-            if not (alt or "").strip():
-                findings.append(Finding(name, f"the image {target[-60:]!r} has no alt text",
+            if not (alt or "").strip() or FILE_NAME.fullmatch((alt or "").strip()):
+                has = "has only a file name for its" if (alt or "").strip() else "has no"
+                findings.append(Finding(name, f"the image {target[-60:]!r} {has} alt text",
                                         "say in words what it shows: ![words](address) or alt=\"words\""))  # fmt: skip
         for target in _targets(text, html):
             problem = _problem(target, cell, anchors, settings)
@@ -105,8 +110,13 @@ def _problem(target: str, cell: dict, anchors: set[str], settings: CourseSetting
             return None
         return f"the attachment {target!r} does not exist", "attach the file or correct the name"
     scheme = urlsplit(target).scheme.lower() if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", target) else ""
-    if scheme and scheme != "file" or target.startswith("//"):
+    if target.startswith("//") or scheme in SCHEMES:
+        host = urlsplit(target).hostname or ""
+        if PRIVATE_HOST.fullmatch(host):
+            return f"the link {target!r} leads to a machine that students can't reach", "write a public address"
         return None
+    if scheme and scheme != "file" and len(scheme) > 1:
+        return f"the link {target!r} starts with {scheme}:, which is no kind of address", "correct it, such as https:"
     return (
         f"the relative link {target!r} is dead: students get the notebook alone",
         "write a full address (in a master: {{raw:…}} for images, {{blob:…}} for files, {{chapter:…}})",

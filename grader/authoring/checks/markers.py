@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -99,7 +100,8 @@ def mistyped(line: str, *, code: bool) -> str | None:
     seen = SEEN_BY_NBGRADER.search(line)
     if seen:
         return seen.group(0)
-    text = line.strip()
+    # Letters without width, such as a pasted U+200B, can't be seen in an editor.
+    text = "".join(" " if c.isspace() else c for c in line if unicodedata.category(c) != "Cf").strip()
     if len(text) > LONGEST_MARKER or (code and not text.startswith("#")):
         return None
     if re.search(r"[^\x00-\x7f]", text):

@@ -31,6 +31,11 @@ HARMLESS = (
     BOOL_CALLS - {"all", "any"} | INT_CALLS | set(OTHER_CALLS) | NONE_CALLS
     | {"float", "range", "enumerate", "zip", "type", "input", "TestCase", "unittest.TestCase", "abs", "round", "super"}
 )  # fmt: skip
+# Runners that report failures as text or as a return value.
+SILENT_RUNNERS = frozenset({
+    "doctest.testmod", "testmod", "doctest.run_docstring_examples", "run_docstring_examples", "pytest.main",
+    "ipytest.run",
+})  # fmt: skip
 CONTEXT_ASSERTS = frozenset({"assertRaises", "assertRaisesRegex", "assertWarns", "assertWarnsRegex", "assertLogs"})
 
 
@@ -385,6 +390,14 @@ def shows_answer(tree: ast.Module, student: set[str]) -> bool:
     return isinstance(last, ast.Expr) and _mentions(last.value, student, Scope.of(tree.body))
 
 
+def judges_by_value(tree: ast.Module, functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef]) -> bool:
+    """Whether the cell's last line may give partial credit, so that a caught assert can still cost points."""
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr):
+        return False
+    return Evaluator(Scope.of(tree.body), functions).value(last.value).kinds != {NONE}
+
+
 def swallowed_runner(tree: ast.Module) -> str | None:
     """The name of a test runner that reports failures without raising, in a cell that never looks at its result."""
     nodes = list(executed(tree.body))
@@ -397,7 +410,7 @@ def swallowed_runner(tree: ast.Module) -> str | None:
                         for k in node.keywords)  # fmt: skip
             if name == "unittest.main" and stays:
                 return "unittest.main(exit=False)"
-            if name.endswith(".run") and "TestRunner" in name or name in ("doctest.testmod", "testmod"):
+            if name.endswith(".run") and "TestRunner" in name or name in SILENT_RUNNERS:
                 return name
     return None
 
