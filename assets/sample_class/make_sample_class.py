@@ -1,8 +1,9 @@
-"""Make the sample class of chapter 4: notebooks as students really hand them in, from the release.
+"""Make the sample classes: notebooks as students really hand them in, from the releases.
 
-    python assets/sample_class/make_sample_class.py            # writes assets/sample_class/04_execution_dispatch/
+    python assets/sample_class/make_sample_class.py            # writes assets/sample_class/NN_name/
     python assets/sample_class/make_sample_class.py --check    # exit code 1 where the files differ
 
+Chapter 4's class shows every way to hand in; those of the other chapters are small (small_classes.py).
 Running it again changes no byte. Names are made up.
 """
 
@@ -18,10 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+sys.path[:0] = [str(FOLDER), str(ROOT)]  # run as a script or loaded by a test: small_classes and grader are found
+
+import small_classes  # noqa: E402
+
 CHAPTER = "04_execution_dispatch"
-RELEASE = ROOT / "notebooks" / CHAPTER / f"{CHAPTER}.ipynb"
-TARGET = Path(__file__).resolve().parent / CHAPTER
 
 Notebook = dict[str, Any]
 
@@ -260,40 +264,55 @@ STUDENTS = (
 )  # fmt: skip
 
 
-def make(release: Notebook) -> dict[str, bytes]:
-    """Every file of the class: path below the class's folder → content."""
+CHAPTERS = sorted([CHAPTER, *small_classes.SMALL])
+
+
+def make(chapter: str) -> dict[str, bytes]:
+    """Every file of a chapter's class: path below the class's folder → content."""
+    release = load_release(chapter)
+    if chapter != CHAPTER:
+        return small_classes.make(chapter, release)
     return {f"{student.name}/{student.file}": student.make(release) for student in STUDENTS}
 
 
-def load_release() -> Notebook:
+def present(chapter: str) -> dict[str, bytes]:
+    """The files of a chapter's class as they are now."""
+    target = FOLDER / chapter
+    return {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+
+
+def load_release(chapter: str) -> Notebook:
     """The student's notebook, with every source as one text."""
-    if not RELEASE.is_file():
-        raise SystemExit(f"{RELEASE.relative_to(ROOT)} is missing → python -m grader build")
-    notebook = json.loads(RELEASE.read_text("utf-8"))
+    path = ROOT / "notebooks" / chapter / f"{chapter}.ipynb"
+    if not path.is_file():
+        raise SystemExit(f"{path.relative_to(ROOT)} is missing → python -m grader build")
+    notebook = json.loads(path.read_text("utf-8"))
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
     return notebook
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Make the sample class of chapter 4 from its release.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where files differ")
-    check = parser.parse_args().check
-    files = make(load_release())
-    present = {p.relative_to(TARGET).as_posix(): p.read_bytes() for p in TARGET.rglob("*") if p.is_file()}
-    changed = sorted(name for name in {*files, *present} if files.get(name) != present.get(name))
-    if check:
-        print("\n".join(f"differs from the release: {name}" for name in changed))
-        return 1 if changed else 0
-    for name in changed:
-        path = TARGET / name
-        if name in files:
+def update(chapter: str, check: bool) -> list[str]:
+    """Bring a chapter's class up to date, unless ``check``; what differed, as paths below assets/sample_class."""
+    wanted, found = make(chapter), present(chapter)
+    changed = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
+    for name in [] if check else changed:
+        path = FOLDER / chapter / name
+        if name in wanted:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(files[name])
+            path.write_bytes(wanted[name])
         else:
             path.unlink()
-    print(f"{TARGET.relative_to(ROOT)}: {len(files)} students, {len(changed)} files changed")
-    return 0
+    return [f"{chapter}/{name}" for name in changed]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Make the sample classes from the releases.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where files differ")
+    check = parser.parse_args().check
+    changed = [name for chapter in CHAPTERS for name in update(chapter, check)]
+    print("\n".join(f"{'differs from the release' if check else 'written'}: {name}" for name in changed))
+    return 1 if check and changed else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Guards the sample class: it follows the release, and each student gets what the list of students says."""
+"""Guards the sample classes: they follow the releases, and each student gets what the lists of students say."""
 
 from __future__ import annotations
 
@@ -27,19 +27,37 @@ def load_script():
 sample = load_script()
 
 
-def test_the_class_follows_the_release():
-    files = sample.make(sample.load_release())
-    present = {path.relative_to(sample.TARGET).as_posix() for path in sample.TARGET.rglob("*") if path.is_file()}
-    assert present == set(files)
-    stale = [name for name, content in files.items() if (sample.TARGET / name).read_bytes() != content]
-    assert not stale, "run assets/sample_class/make_sample_class.py"
+@pytest.mark.parametrize("chapter", sample.CHAPTERS)
+def test_the_class_follows_the_release(chapter):
+    assert sample.update(chapter, check=True) == [], "run assets/sample_class/make_sample_class.py"
+
+
+def test_every_released_chapter_has_a_class():
+    assert sorted(path.parent.name for path in (ROOT / "notebooks").glob("*/*.ipynb")) == sample.CHAPTERS
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("chapter", sample.small_classes.SMALL)
+def test_small_classes_are_graded_in_the_sandbox_as_in_process(tmp_path, chapter):
+    """100, 0, and the others lose exactly the behaviours that their chapter's mutants lose."""
+    results = grade(GradeOptions(sample.FOLDER / chapter, chapter, out=tmp_path / "out", workers=2))[1]
+    expected = sample.small_classes.expected(chapter)
+    assert {entry["student"] for entry in results["students"]} == set(expected)
+    for name, report in expected.items():
+        entry = student(results, name)
+        behaviours = [behaviour for question in entry["questions"] for behaviour in question["behaviours"]]
+        lost = {behaviour["grade_id"] for behaviour in behaviours if behaviour["score"] < behaviour["max_score"]}
+        assert (entry["status"], lost, entry["score"]) == ("graded", report.lost, report.score), name
+    scores = {name: student(results, name)["score"] for name in expected}
+    assert scores.pop(sample.small_classes.PERFECT) == 100 and scores.pop(sample.small_classes.UNTOUCHED) == 0
+    assert all(0 < score < 100 for score in scores.values()), scores
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     # A short limit per call: the endless loop of one student is in every call of its function.
     options = GradeOptions(
-        sample.TARGET,
+        sample.FOLDER / sample.CHAPTER,
         sample.CHAPTER,
         out=tmp_path_factory.mktemp("class") / "out",
         limits=Limits(call_s=3.0),

@@ -147,6 +147,23 @@ class Chapter:
     def cell(self, grade_id: str) -> Cell:
         return self._by_id[grade_id]
 
+    def answers(self, *names: str) -> dict[str, str]:
+        """The sources of the solution cells as a student would write them, without markers.
+
+        Args:
+            names: of mutants or variants, each of another cell; the other cells hold the reference.
+        """
+        reference = {cell.grade_id: cell.source for cell in self.solutions}
+        sources = dict(reference)
+        for name in names:
+            patched = _apply(mutant_of(self.name, name), reference, self.name)
+            sources |= {grade_id: patched[grade_id] for grade_id in patched if patched[grade_id] != reference[grade_id]}
+        lines = {grade_id: source.splitlines() for grade_id, source in sources.items()}
+        return {
+            grade_id: "\n".join(line for line in source if line.strip() not in SOLUTION)
+            for grade_id, source in lines.items()
+        }
+
     def namespace(self, mutant: Mutant | None = None, unfilled: Collection[int] = ()) -> dict[str, Any]:
         """The student's process after all student cells: what given, helper and solution cells define."""
         return _run_student_cells(self._sources(mutant, unfilled), quiet_errors=mutant is not None or bool(unfilled))
@@ -253,6 +270,12 @@ def mutants_of(name: str) -> ModuleType:
 def _says_something(source: str) -> bool:
     """Whether a cell holds more than comments."""
     return bool(ast.parse(source).body)
+
+
+def mutant_of(chapter: str, name: str) -> Mutant:
+    """One mutant or variant of a chapter, by its name."""
+    module = mutants_of(chapter)
+    return next(mutant for mutant in (*module.MUTANTS, *module.VARIANTS) if mutant.name == name)
 
 
 def _kind(grading: dict[str, Any]) -> str:
