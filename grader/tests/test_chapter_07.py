@@ -21,12 +21,12 @@ V2 = "inference-mechanism-gpu-v2"
 class TestChapter(chapter_checks.ChapterTests):
     name = NAME
 
-
-def test_the_summary_function_runs_all_that_visible_cells_check() -> None:
-    visible = {cell.grade_id for cell in CHAPTER.visible_tests}
-    for mutant in MODULE.MUTANTS:
-        lost = chapter_checks.report_of(CHAPTER, mutant).lost & visible
-        assert not lost or f"todo{CHAPTER.cell(mutant.caught_by).todo}_all" in lost, mutant.name
+    def check_mistakes(self) -> None:
+        """The summary function runs all that visible cells check."""
+        visible = {cell.grade_id for cell in CHAPTER.visible_tests}
+        for mutant in MODULE.MUTANTS:
+            lost = chapter_checks.report_of(CHAPTER, mutant).lost & visible
+            assert not lost or f"todo{CHAPTER.cell(mutant.caught_by).todo}_all" in lost, mutant.name
 
 
 # statements of the text
