@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from typing import Any
@@ -55,7 +56,28 @@ class Channel:
             codec.TooLarge: its length is above ``cap`` bytes.
             codec.CodecError: it is no message.
         """
-        (size,) = codec.HEADER.unpack(self._exactly(codec.HEADER.size, deadline))
+        return self._rest(b"", deadline, cap)
+
+    def receive_with_fds(self, deadline: float, cap: int, count: int) -> tuple[dict[str, Any], list[int]]:
+        """The next message and up to ``count`` descriptors that came with its first byte. Raises as `receive`."""
+        self._arm(deadline)
+        try:
+            first, fds, _, _ = socket.recv_fds(self.sock, 1, count)
+        except TimeoutError as e:
+            raise TimedOut from e
+        except OSError as e:
+            raise Closed from e
+        if not first:
+            raise Closed
+        try:
+            return self._rest(first, deadline, cap), fds
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            raise
+
+    def _rest(self, begun: bytes, deadline: float, cap: int) -> dict[str, Any]:
+        (size,) = codec.HEADER.unpack(begun + self._exactly(codec.HEADER.size - len(begun), deadline))
         if size > cap:
             raise codec.TooLarge(f"a message of {size} bytes, more than {cap}")
         message = codec.loads(self._exactly(size, deadline))

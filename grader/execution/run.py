@@ -15,6 +15,7 @@ from grader.execution.cells import Cells, TestCell, classify, source_of
 from grader.model import Execution, ExecutionRequest, Flag, Notebook, TestOutcome
 
 PRELOADED = ("numpy", "torch")
+WARMED = {"numpy": "numpy", "torch": "torch", "matplotlib": "matplotlib.pyplot"}
 GRACE_S = 5.0
 BEGIN_S = 120.0
 NOT_RUN = {"output_type": "error", "ename": "NotRun", "evalue": "", "traceback": ["NotRun: the test did not run"]}
@@ -46,7 +47,7 @@ def execute(request: ExecutionRequest) -> Execution:
 
 def _attempt(request: ExecutionRequest, result: _Result, hung: frozenset[str]) -> str | None:
     """One trusted process from begin to end. Returns the test at which it had to be ended, or died."""
-    child = server.child(_preload(request.notebook))
+    child = server.child(_preload(request.notebook), _imported(result.cells), request.sandbox)
     phase: str = ""
     allowed = BEGIN_S
     reason = ("timed_out", "测试没有在时限内结束 (time limit)")
@@ -76,10 +77,20 @@ def _attempt(request: ExecutionRequest, result: _Result, hung: frozenset[str]) -
     return phase
 
 
-def _preload(notebook: Notebook) -> list[str]:
+def _preload(notebook: Notebook) -> tuple[str, ...]:
     """Libraries that the instructor's cells use, so that the trusted process has them before it starts."""
     text = "\n".join(source_of(c) for c in notebook["cells"] if _by_instructor(c))
-    return [name for name in PRELOADED if re.search(rf"\b{name}\b", text)]
+    return tuple(name for name in PRELOADED if re.search(rf"\b{name}\b", text))
+
+
+def _imported(cells: Cells) -> tuple[str, ...]:
+    """Libraries that the cells of the student's process import, so that it has them before it starts."""
+    text = "\n".join(c.source for c in cells.student)
+    return tuple(
+        module
+        for name, module in WARMED.items()
+        if re.search(rf"^\s*(?:import|from)\b.*\b{name}\b", text, re.MULTILINE)
+    )
 
 
 def _by_instructor(cell: dict[str, Any]) -> bool:

@@ -19,7 +19,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from grader import sandbox
 from grader.model import ExecutionRequest
+from grader.sandbox import zygote
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS_SPACE = 8 << 30
@@ -56,10 +58,15 @@ class Child:
         self.connection.close()
 
 
-def child(preload: list[str]) -> Child:
-    """A new trusted process with the modules of ``preload`` imported."""
+def child(preload: tuple[str, ...], students: tuple[str, ...] = (), kind: str = "none") -> Child:
+    """A new trusted process with the modules of ``preload`` imported.
+
+    Args:
+        students: modules that the student's process will want.
+        kind: of the sandbox, as for `sandbox.start`.
+    """
     if FORKS:
-        return Child(_running().fork(preload))
+        return Child(_running().fork({"preload": preload, "students": students, "kind": kind}))
     import multiprocessing
 
     context = multiprocessing.get_context("spawn")
@@ -91,7 +98,7 @@ class _Server:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.lock = threading.Lock()
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
         single = {f"{n}_NUM_THREADS": "1" for n in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
         self.process = subprocess.Popen(
@@ -106,10 +113,10 @@ class _Server:
     def usable(self) -> bool:
         return self.owner == os.getpid() and self.process.poll() is None
 
-    def fork(self, preload: list[str]) -> Connection:
+    def fork(self, order: dict[str, Any]) -> Connection:
         ours, theirs = socket.socketpair()
         with theirs, self.lock:
-            socket.send_fds(self.socket, [json.dumps(preload).encode()], [theirs.fileno()])
+            socket.send_fds(self.socket, [json.dumps(order).encode()], [theirs.fileno()])
         return Connection(ours.detach())
 
 
@@ -123,22 +130,36 @@ def _running() -> _Server:
 
 def serve(fd: int) -> None:
     """The server: import what is asked for, and fork. It never runs anything else, so it stays at one thread."""
-    control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fd)
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=fd)
     control.set_inheritable(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     importlib.import_module("grader.execution.tester")
-    importlib.import_module("grader.sandbox.process")
+    importlib.import_module("grader.sandbox.warm")
+    zygote.settle()
+    children: list[int] = []
     while True:
         data, fds, _, _ = socket.recv_fds(control, 4096, 1)
         if not data:
             return
-        for name in json.loads(data):
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-        if os.fork() == 0:
+        order = json.loads(data)
+        children = [pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        _import(order["preload"])
+        if order["kind"] == "bwrap":
+            sandbox.keep_warm(tuple(order["students"]))
+        pid = os.fork()
+        if pid == 0:
             _child(control, fds[0])
+        children.append(pid)
         os.close(fds[0])
+
+
+def _import(modules: list[str]) -> None:
+    missing = [name for name in modules if name not in sys.modules]
+    for name in missing:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if missing:
+        zygote.settle()
 
 
 def _child(control: socket.socket, fd: int) -> None:
@@ -146,7 +167,6 @@ def _child(control: socket.socket, fd: int) -> None:
     code = 1
     try:
         control.close()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _die_with(parent)
         _bound_memory()
         serve_one(Connection(fd), announce=True)

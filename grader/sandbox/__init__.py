@@ -15,12 +15,18 @@ from grader.model import Limits
 
 if TYPE_CHECKING:
     from grader.sandbox.process import Sandbox
+    from grader.sandbox.warm import Zygote
 
 INSTALL = "install bubblewrap: `sudo apt install bubblewrap` (Debian, Ubuntu), `sudo dnf install bubblewrap` (Fedora)"
 ELSEWHERE = "grade on Linux, in WSL2, or in a container that may make namespaces (docker run --privileged …)"
 UNSAFE = "or, for notebooks you trust, --unsafe-no-sandbox"
 APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 USERNS = (Path("/proc/sys/kernel/unprivileged_userns_clone"), Path("/proc/sys/user/max_user_namespaces"))
+RESTARTS = 3  # of a zygote that died, most likely for want of memory
+
+_zygote: Zygote | None = None
+_starts = 0
+_modules: tuple[str, ...] = ()
 
 
 def problem() -> GraderError | None:
@@ -48,7 +54,39 @@ def start(limits: Limits, kind: str) -> Sandbox:
     found = _probe()
     if isinstance(found, GraderError):
         raise found
+    if _zygote is not None:
+        from grader.sandbox import warm
+
+        try:
+            return warm.Warm(limits, _zygote, _modules)
+        except warm.NotWarm:
+            pass  # a cold start is as good, only slower
     return process.Bubblewrap(limits, found)
+
+
+def keep_warm(modules: tuple[str, ...]) -> None:
+    """Have later calls of `start`, here and in processes forked from this one, fork from a process that is warm.
+
+    Call it in a process that outlives many students' and runs one thread. It starts the process, once, or again when
+    it is gone.
+
+    Args:
+        modules: what the next submission imports; the warm process will have it imported.
+    """
+    global _zygote, _modules, _starts
+    from grader.sandbox import warm
+
+    _modules = modules
+    if _zygote is not None and not _zygote.alive():
+        _zygote.close()
+        _zygote = None
+    mode = _probe()
+    if _zygote is None and isinstance(mode, str) and _starts <= RESTARTS:
+        _starts += 1
+        try:
+            _zygote = warm.Zygote(mode)
+        except OSError:
+            return
 
 
 @lru_cache(maxsize=1)

@@ -21,6 +21,9 @@ from grader.model import Limits
 WORK = "/tmp/work"
 HOME = "/tmp/home"
 RUNNER = "/run/runner"
+USER = 1000  # the user inside, where the grader isn't root
+# What making a submission's namespaces, mounts and user takes; the forked child gives all of it up.
+WARM_CAPABILITIES = ("SYS_ADMIN", "NET_ADMIN", "SETPCAP", "SETUID", "SETGID")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "ssl/openssl.cnf", "mime.types")
 MASKED = ("/usr/share/fonts", "/usr/local/share/fonts")  # matplotlib would index them for seconds in each sandbox
@@ -102,31 +105,45 @@ def root_uid() -> int:
     return first + 1000 + os.getpid() % max(1, count - 2000)
 
 
-def arguments(limits: Limits, mode: str, fds: dict[str, int], command: list[str]) -> list[str]:
+def passwd(uid: int) -> str:
+    """/etc/passwd inside."""
+    return f"student:x:{uid}:{uid}::{HOME}:/bin/sh\n"
+
+
+def shm_size(limits: Limits) -> int:
+    """Bytes of /dev/shm."""
+    return min(limits.tmpfs, 16 << 20)
+
+
+def arguments(limits: Limits, mode: str, fds: dict[str, int], command: list[str], *, warm: bool = False) -> list[str]:
     """The whole command.
 
     Args:
         mode: ``root`` (no user namespace, the worker gives up root itself) or ``user`` (with one).
         fds: descriptors of ``worker``, ``codec``, ``passwd`` (file contents), ``info`` (for the pid) and, where the
-            machine is known, ``seccomp``.
+            machine is known, ``seccomp``; ``zygote`` if ``warm``.
         command: the program and its arguments.
+        warm: for the process from which submissions are forked. It runs no student code, and keeps the capabilities
+            (over its own user namespace, in ``user`` mode) to make namespaces and mounts; no filter may forbid that.
     """
-    return [shutil.which("bwrap") or "bwrap", *_arguments(limits, mode, fds), "--", *command]
+    return [shutil.which("bwrap") or "bwrap", *_arguments(limits, mode, fds, warm), "--", *command]
 
 
-def _arguments(limits: Limits, mode: str, fds: dict[str, int]) -> Iterator[str]:
+def _arguments(limits: Limits, mode: str, fds: dict[str, int], warm: bool) -> Iterator[str]:
     yield from ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
     yield from ("--die-with-parent", "--new-session", "--hostname", "notebook", "--clearenv")
-    if mode == "root":
-        yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
-    else:
-        yield from ("--unshare-user", "--uid", "1000", "--gid", "1000")
-        if "--disable-userns" in features():
+    if mode == "user":
+        yield from ("--unshare-user", "--uid", str(USER), "--gid", str(USER))
+        if "--disable-userns" in features() and not warm:
             yield "--disable-userns"
+    if mode == "root" or warm:
+        yield from ("--cap-drop", "ALL")
+        for name in WARM_CAPABILITIES if warm else ("SETUID", "SETGID"):
+            yield from ("--cap-add", f"CAP_{name}")
     for name, value in environment(HOME, sys.executable).items():
         yield from ("--setenv", name, value)
     yield from ("--proc", "/proc", "--dev", "/dev")
-    yield from _tmpfs("/dev/shm", min(limits.tmpfs, 16 << 20))
+    yield from _tmpfs("/dev/shm", shm_size(limits))
     yield from _tmpfs("/tmp", limits.tmpfs)
     yield from _files(fds)
     for folder in (WORK, HOME):
@@ -160,6 +177,7 @@ def _files(fds: dict[str, int]) -> Iterator[str]:
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
     for path in paths:
         yield from ("--ro-bind", path, path)
-    for name, target in (("worker", "worker.py"), ("codec", "codec.py")):
-        yield from ("--perms", "0444", "--ro-bind-data", str(fds[name]), f"{RUNNER}/{target}")
+    for name in ("worker", "codec", "zygote"):
+        if name in fds:
+            yield from ("--perms", "0444", "--ro-bind-data", str(fds[name]), f"{RUNNER}/{name}.py")
     yield from ("--perms", "0444", "--ro-bind-data", str(fds["passwd"]), "/etc/passwd")

@@ -24,7 +24,7 @@ from grader.model import Limits
 from grader.sandbox import command, processes, seccomp
 
 WORKER = Path(__file__).with_name("worker.py")
-CODEC = Path(codec.__file__)
+PROGRAMS = {"worker": WORKER, "codec": Path(codec.__file__), "zygote": WORKER.with_name("zygote.py")}
 START_S = 60.0
 POLL_S = 0.05
 INODES = 50_000
@@ -102,7 +102,8 @@ class Sandbox:
         limits, deadline = self.limits, time.monotonic() + START_S
         message = {"op": "setup", "reply": limits.reply, "depth": limits.depth, "output": limits.output}
         try:
-            self.channel.send({**message, "paths": list(command.package_paths()), **self._setup()}, deadline)
+            self._prepare(deadline)
+            self.channel.send(message, deadline)
             answer = self.channel.receive(deadline, 1024)
             if answer != {"ready": True}:
                 raise codec.CodecError("unexpected answer")
@@ -116,6 +117,11 @@ class Sandbox:
         self._started()
         self._watchdog = threading.Thread(target=self._watch, name="sandbox watchdog", daemon=True)
         self._watchdog.start()
+
+    def _prepare(self, deadline: float) -> None:
+        """Have the worker confine itself and build its shell."""
+        message = {"op": "prepare", "paths": list(command.package_paths()), **self._setup()}
+        self.channel.send(message, deadline)
 
     def _started(self) -> None:
         """Hook after the first answer."""
@@ -164,67 +170,16 @@ def _data(content: bytes) -> int:
     return fd
 
 
-class Bubblewrap(Sandbox):
-    """A student's process inside bubblewrap. ``mode`` as for `command.arguments`."""
+class Inside(Sandbox):
+    """A student's process in namespaces of its own, seen through them."""
 
-    def __init__(self, limits: Limits, mode: str) -> None:
+    def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        self.mode = mode
-        self.uid = command.root_uid() if mode == "root" else 1000
-        self._init: int | None = None  # pidfd of the first process inside
+        self._first: int | None = None  # pid of the first process inside
+        self._init: int | None = None  # its pidfd
         self._proc: int | None = None  # /proc as seen inside
         self._disks: list[int] = []
-        ours, theirs = socket.socketpair()
-        self.channel = Channel(ours)
-        info_read, info_write = os.pipe()
-        fds = {"worker": _data(WORKER.read_bytes()), "codec": _data(CODEC.read_bytes()), "info": info_write}
-        fds["passwd"] = _data(f"student:x:{self.uid}:{self.uid}::{command.HOME}:/bin/sh\n".encode())
-        program = seccomp.program()
-        if program is not None:
-            fds["seccomp"] = _data(program)
-        try:
-            worker = [sys.executable, f"{command.RUNNER}/worker.py", str(theirs.fileno())]
-            self.process = subprocess.Popen(
-                command.arguments(limits, mode, fds, worker),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={"PATH": os.defpath},
-                cwd="/",
-                pass_fds=[*fds.values(), theirs.fileno()],
-            )
-        finally:
-            theirs.close()
-            for fd in fds.values():
-                os.close(fd)
-        self._first = self._first_pid(info_read)
-        if self._first is not None:
-            with contextlib.suppress(OSError):
-                self._init = os.pidfd_open(self._first)
-        self._begin()
-
-    @staticmethod
-    def _first_pid(fd: int) -> int | None:
-        with os.fdopen(fd, "rb") as file:
-            try:
-                return int(json.loads(file.read() or b"{}")["child-pid"])
-            except (ValueError, KeyError):
-                return None
-
-    def _setup(self) -> dict[str, Any]:
-        own = self.mode == "root" or _kernel() >= (5, 14)
-        return {"uid": self.uid if self.mode == "root" else None, "rlimits": rlimits(self.limits, own_processes=own)}
-
-    def _started(self) -> None:
-        assert self._first is not None
-        inside = processes.descendants(self._first)
-        self.pid = min(inside) if inside else None
-        root = f"/proc/{self._first}/root"
-        with contextlib.suppress(OSError):
-            self._proc = os.open(f"{root}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            self._disks = [
-                os.open(f"{root}{d}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for d in ("/tmp", "/dev/shm")
-            ]
+        self._known = (1, 2)  # the first process and the worker, as numbered inside
 
     def _look(self) -> str | None:
         if self._proc is None:
@@ -249,17 +204,24 @@ class Bubblewrap(Sandbox):
         return tuple(n for s in states for n in (s.f_bfree, s.f_ffree))
 
     def others(self) -> int:
+        if self._proc is not None:
+            return len(processes.seen_inside(self._proc, self._known))
         return len(processes.descendants(self._first) - {self.pid}) if self._first is not None else 0
 
     def sweep(self) -> bool:
-        if self._first is None:
-            return False
         for _ in range(20):
-            others = processes.descendants(self._first) - {self.pid}
-            if not others:
+            if self._proc is not None:
+                inside = processes.seen_inside(self._proc, self._known)
+                for pid in inside:
+                    processes.kill_inside(self._proc, pid)
+            elif self._first is not None:
+                inside = list(processes.descendants(self._first) - {self.pid})
+                for pid in inside:
+                    processes.kill(pid)
+            else:
+                return False
+            if not inside:
                 return True
-            for pid in others:
-                processes.kill(pid)
         return False
 
     def _kill(self) -> None:
@@ -275,6 +237,94 @@ class Bubblewrap(Sandbox):
                 os.close(fd)
         self._init = self._proc = None
         self._disks = []
+
+
+class Bubblewrap(Inside):
+    """A student's process inside a bubblewrap of its own. ``mode`` as for `command.arguments`."""
+
+    def __init__(self, limits: Limits, mode: str) -> None:
+        super().__init__(limits)
+        self.mode = mode
+        self.uid = command.root_uid() if mode == "root" else command.USER
+        ours, theirs = socket.socketpair()
+        self.channel = Channel(ours)
+        self.process, info = launch(limits, mode, self.uid, theirs, [str(theirs.fileno())], seccomp.program())
+        self._first = _first_pid(info)
+        if self._first is not None:
+            with contextlib.suppress(OSError):
+                self._init = os.pidfd_open(self._first)
+        self._begin()
+
+    def _setup(self) -> dict[str, Any]:
+        return {"uid": self.uid if self.mode == "root" else None, "rlimits": rlimits_inside(self.limits, self.mode)}
+
+    def _started(self) -> None:
+        assert self._first is not None
+        inside = processes.descendants(self._first)
+        self.pid = min(inside) if inside else None
+        root = f"/proc/{self._first}/root"
+        with contextlib.suppress(OSError):
+            self._known = (1, processes.number_inside(self.pid or self._first))
+            self._proc = os.open(f"{root}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._disks = [
+                os.open(f"{root}{d}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for d in ("/tmp", "/dev/shm")
+            ]
+
+
+def launch(
+    limits: Limits,
+    mode: str,
+    uid: int,
+    theirs: socket.socket,
+    words: list[str],
+    filtered: bytes | None,
+    *,
+    warm: bool = False,
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the worker program in bubblewrap; returns the process and the descriptor on which its pid will come.
+
+    Args:
+        theirs: the socket that the program gets; closed here.
+        words: its arguments.
+        filtered: the seccomp filter, if there is one.
+        warm: as for `command.arguments`.
+    """
+    info_read, info_write = os.pipe()
+    fds = {name: _data(path.read_bytes()) for name, path in PROGRAMS.items() if warm or name != "zygote"}
+    fds["info"] = info_write
+    fds["passwd"] = _data(command.passwd(uid).encode())
+    if filtered is not None:
+        fds["seccomp"] = _data(filtered)
+    try:
+        process = subprocess.Popen(
+            command.arguments(limits, mode, fds, [sys.executable, f"{command.RUNNER}/worker.py", *words], warm=warm),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath},
+            cwd="/",
+            pass_fds=[*fds.values(), theirs.fileno()],
+        )
+    except BaseException:
+        os.close(info_read)
+        raise
+    finally:
+        theirs.close()
+        for fd in fds.values():
+            os.close(fd)
+    return process, info_read
+
+
+def _first_pid(fd: int) -> int | None:
+    with os.fdopen(fd, "rb") as file:
+        try:
+            return int(json.loads(file.read() or b"{}")["child-pid"])
+        except (ValueError, KeyError):
+            return None
+
+
+def rlimits_inside(limits: Limits, mode: str) -> dict[str, tuple[int, int]]:
+    return rlimits(limits, own_processes=mode == "root" or _kernel() >= (5, 14))
 
 
 def _used(state: os.statvfs_result) -> int:

@@ -46,6 +46,51 @@ def descendants(root: int) -> set[int]:
     return found
 
 
+def seen_inside(proc: int, known: tuple[int, ...]) -> list[int]:
+    """The living processes that a sandbox's /proc shows, without the ``known`` ones; pids as inside."""
+    found = []
+    for name in os.listdir(proc):
+        if name.isdigit() and int(name) not in known:
+            with contextlib.suppress(OSError, IndexError):
+                if _read(f"{name}/stat", proc).rpartition(")")[2].split()[0] != "Z":
+                    found.append(int(name))
+    return found
+
+
+def kill_inside(proc: int, pid: int) -> None:
+    """SIGKILL to a process by its folder in a sandbox's /proc, which never comes to stand for another one."""
+    with contextlib.suppress(OSError):
+        folder = os.open(str(pid), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)
+        try:
+            signal.pidfd_send_signal(folder, signal.SIGKILL)
+        finally:
+            os.close(folder)
+
+
+def number_inside(pid: int) -> int:
+    """The pid that a process has in its innermost namespace."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    raise OSError("no NSpid")
+
+
+def pid_of(pidfd: int) -> int:
+    """The pid, as this process sees it, that a pidfd stands for."""
+    for line in _read(f"/proc/self/fdinfo/{pidfd}").splitlines():
+        if line.startswith("Pid:"):
+            return int(line.split()[1])
+    raise OSError("no pidfd")
+
+
+def children(pid: int) -> set[int]:
+    """The processes directly below one that has a single thread."""
+    try:
+        return {int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()}
+    except OSError:  # a kernel without that file
+        return descendants(pid)
+
+
 def threads(pid: int) -> int:
     """How many threads a process runs; 1 when it can't be told."""
     with contextlib.suppress(OSError, ValueError):

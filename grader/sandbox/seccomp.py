@@ -44,6 +44,11 @@ ARCH = {
 }
 
 
+def clone_number() -> int:
+    """The number of the system call clone on this machine; KeyError where it isn't known."""
+    return ARCH[platform.machine()][1]["clone"]
+
+
 def _op(code: int, k: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("HBBI", code, yes, no, k)
 

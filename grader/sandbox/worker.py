@@ -3,7 +3,8 @@
 It is copied into the sandbox next to ``codec.py`` and knows nothing of tests, scores or expected values. Whoever
 started it drives it over one socket with frames of `codec.dumps`:
 
-    setup  → ready              limits, user and paths; the shell is built
+    prepare                     user, limits of the system and paths; the shell is built
+    setup  → ready              what the channel may carry
     cell   → done               run one cell in the shell, return its outputs
     finish → finished           names the parts of the shell and of libraries that student code replaced
     test   → ended              fork (the socket of the child comes with the message); the child answers
@@ -31,11 +32,17 @@ if __name__ == "__main__":
 
     here = os.path.dirname(os.path.abspath(__file__))
     del sys.path[0]  # this folder: a student's import must not find what lies in it
-    near = [os.path.join(here, "codec.py"), os.path.join(os.path.dirname(here), "channel", "codec.py")]
-    _spec = importlib.util.spec_from_file_location("_course_codec", next(filter(os.path.exists, near)))
-    codec = importlib.util.module_from_spec(_spec)
-    sys.modules[_spec.name] = codec
-    _spec.loader.exec_module(codec)
+
+    def load(name: str) -> Any:
+        """A module that lies beside this file, or in its place in the project."""
+        near = [os.path.join(here, name), os.path.join(os.path.dirname(here), "channel", name)]
+        spec = importlib.util.spec_from_file_location(f"_course_{name[:-3]}", next(filter(os.path.exists, near)))
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        return module
+
+    codec = load("codec.py")
 else:
     from grader.channel import codec
 
@@ -134,12 +141,15 @@ class Room:
     Text above the cap (characters, for the whole notebook) is cut; a flood ends the process.
     """
 
-    def __init__(self, cap: int) -> None:
-        self.left = cap
-        self.flood = cap * OUTPUT_FACTOR
+    def __init__(self) -> None:
+        self.left = self.flood = 0
         self.keep = True
         self.outputs: list[dict[str, Any]] = []
         self.wire: Wire | None = None
+
+    def open(self, cap: int, wire: Wire) -> None:
+        """Have room for ``cap`` characters; a flood is told over ``wire``."""
+        self.left, self.flood, self.wire = cap, cap * OUTPUT_FACTOR, wire
 
     def add(self, name: str, text: str) -> None:
         self.flood -= len(text)
@@ -489,11 +499,17 @@ class Integrity:
 
 
 class Worker:
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire | None) -> None:
         self.wire = wire
         self.bindings: dict[str, dict[str, Any]] = {}  # by cell: the names it bound, as it left them
         self.roles: dict[str, str] = {}
         self.ever: set[str] = set()
+
+    def begin(self, wire: Wire) -> None:
+        """Take up a channel, in a process that was prepared before it was forked."""
+        self.wire = wire
+        with contextlib.suppress(Exception):  # the folder was made in the home of the process that forked
+            self.shell.profile_dir.check_dirs()
 
     def serve(self) -> None:
         """Answer messages until the other side closes."""
@@ -501,19 +517,25 @@ class Worker:
             message, fds = self.wire.receive()
             getattr(self, "on_" + message["op"])(message, fds)
 
-    def on_setup(self, message: dict[str, Any], fds: list[int]) -> None:
-        self.caps = codec.Caps(size=message["reply"], depth=message["depth"])
-        confine(message)
-        sys.path.extend(p for p in message["paths"] if p not in sys.path)
+    def prepare(self, paths: list[str]) -> None:
+        """Build the shell: all that can be done before it is known for whom."""
+        sys.path.extend(p for p in paths if p not in sys.path)
         sys.path.append("")  # a student's own files come last: they never hide a library
-        self.room = Room(message["output"])
-        self.room.wire = self.wire
+        self.room = Room()
         self.shell = build_shell(self.room)
         sys.stdout, sys.stderr = Printed("stdout", self.room), Printed("stderr", self.room)
+        self.integrity = Integrity(self.shell)
+
+    def on_prepare(self, message: dict[str, Any], fds: list[int]) -> None:
+        confine(message)
+        self.prepare(message["paths"])
+
+    def on_setup(self, message: dict[str, Any], fds: list[int]) -> None:
         import random
 
+        self.caps = codec.Caps(size=message["reply"], depth=message["depth"])
+        self.room.open(message["output"], self.wire)
         random.seed(0)
-        self.integrity = Integrity(self.shell)
         self.wire.send({"ready": True})
 
     def on_cell(self, message: dict[str, Any], fds: list[int]) -> None:
@@ -645,7 +667,14 @@ class Worker:
 
 
 def main() -> None:
-    """``worker.py FD`` (a socket) or, where sockets can't be inherited, ``worker.py PORT TOKEN``."""
+    """``worker.py FD`` (a socket) or, where sockets can't be inherited, ``worker.py PORT TOKEN``.
+
+    ``worker.py FD warm PATH…`` keeps workers ready: see ``zygote.py``.
+    """
+    if sys.argv[2:3] == ["warm"]:
+        fd, paths = int(sys.argv[1]), sys.argv[3:]
+        sys.argv = [""]
+        load("zygote.py").serve(fd, sys.modules[__name__], codec, paths)
     if len(sys.argv) == 2:
         sock = socket.socket(fileno=int(sys.argv[1]))
     else:

@@ -1,0 +1,161 @@
+"""Warm starts: one bubblewrap holds a process with the libraries loaded, from which submissions are forked.
+
+What a submission gets is as strict as a sandbox of its own (`grader.tests.test_sandbox` asks both the same questions):
+new pid, mount, network, ipc and uts namespaces, empty temporary folders, a user of its own (where the grader is root),
+no capability, the same filter and limits. Whatever goes wrong here, the caller starts cold instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from typing import Any
+
+from grader.channel import codec
+from grader.channel.wire import Channel, Closed, TimedOut
+from grader.model import Limits
+from grader.sandbox import command, process, processes, seccomp
+
+
+class NotWarm(Exception):
+    """No process could be forked. The reason is for tests; the remedy is always a cold start."""
+
+
+class Zygote:
+    """The process from which submissions are forked, started at once and in the background.
+
+    Several processes may order from it, each order is one packet; those that are forked from the starter can.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        words = [str(theirs.fileno()), "warm", *command.package_paths()]
+        # bubblewrap writes its pid there, and would hang with nobody to read it.
+        self.process, self._info = process.launch(Limits(), mode, command.USER, theirs, words, None, warm=True)
+
+    def alive(self) -> bool:
+        """Whether it can take orders, as far as its starter can tell."""
+        if self.process.poll() is not None:
+            return False
+        poll = select.poll()
+        poll.register(self.control, 0)
+        return not poll.poll(0)
+
+    def order(self, message: dict[str, Any], channel: int, leash: int) -> None:
+        try:
+            socket.send_fds(self.control, [json.dumps(message).encode()], [channel, leash])
+        except OSError as e:
+            raise NotWarm(f"the zygote is gone ({e})") from e
+
+    def close(self) -> None:
+        self.control.close()
+        os.close(self._info)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(5)
+        if self.process.returncode is None:
+            self.process.kill()
+            self.process.wait(20)
+
+
+class First:
+    """The first process of a submission's namespaces, in the place of a `subprocess.Popen`."""
+
+    def __init__(self, pidfd: int) -> None:
+        self.pid = processes.pid_of(pidfd)
+        self.returncode: int | None = None
+        self._pidfd = os.dup(pidfd)
+
+    def wait(self, timeout: float) -> None:
+        """Wait until it, and with it every process inside, is gone."""
+        if self.returncode is not None:
+            return
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        if not poll.poll(timeout * 1000):
+            raise subprocess.TimeoutExpired("sandbox", timeout)
+        self.returncode = -signal.SIGKILL
+        os.close(self._pidfd)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+
+class Warm(process.Inside):
+    """A student's process forked from a zygote."""
+
+    def __init__(self, limits: Limits, zygote: Zygote, modules: tuple[str, ...] = ()) -> None:
+        super().__init__(limits)
+        ours, theirs = socket.socketpair()
+        hold, self._leash = os.pipe()  # while this end is open, the sandbox lives
+        self.channel = Channel(ours)
+        try:
+            zygote.order({**order(limits, zygote.mode), "modules": list(modules)}, theirs.fileno(), hold)
+        except BaseException:
+            ours.close()
+            os.close(self._leash)
+            raise
+        finally:
+            theirs.close()
+            os.close(hold)
+        self._arrive()
+        self.process = First(self._init)  # type: ignore[assignment]
+        self._first = self.process.pid
+        self._begin()
+
+    def _arrive(self) -> None:
+        """Wait for the first process's greeting, which brings what it takes to look inside."""
+        deadline = time.monotonic() + process.START_S
+        try:
+            answer, fds = self.channel.receive_with_fds(deadline, 4096, 4)
+        except (Closed, TimedOut, codec.CodecError) as e:
+            answer, fds = {"refused": type(e).__name__}, []
+        if len(fds) == 4:
+            self._proc, self._disks, self._init = fds[0], fds[1:3], fds[3]
+        if answer != {"inside": True} or self._init is None:
+            self.channel.close()
+            self._cleanup()
+            raise NotWarm(str(answer.get("refused")))
+
+    def _prepare(self, deadline: float) -> None:
+        """It was prepared before the fork."""
+
+    def _started(self) -> None:
+        assert self._first is not None
+        inside = processes.children(self._first)
+        self.pid = min(inside) if inside else None
+
+    def _cleanup(self) -> None:
+        super()._cleanup()
+        os.close(self._leash)
+
+
+def order(limits: Limits, mode: str) -> dict[str, Any]:
+    """What the zygote needs to know for a submission."""
+    program = seccomp.program()
+    if program is None:
+        raise NotWarm("without a filter a child could make a user namespace")
+    sizes = {"/dev/shm": command.shm_size(limits), "/tmp": limits.tmpfs}
+    allowed = process.rlimits_inside(limits, mode)
+    if "RLIMIT_NPROC" in allowed:
+        extra = 1 if mode == "root" else 3  # the first process; a user's zygote and its bubblewrap count, too
+        allowed["RLIMIT_NPROC"] = (limits.processes + extra,) * 2
+    uid = command.root_uid() if mode == "root" else command.USER
+    return {
+        "uid": uid if mode == "root" else None,
+        "clone": seccomp.clone_number(),
+        "alone": mode == "user",  # one user for all: their processes count together
+        "rlimits": allowed,
+        "tmpfs": sizes,
+        "passwd": command.passwd(uid) if mode == "root" else None,
+        "folders": [command.WORK, command.HOME],
+        "seccomp": base64.b64encode(program).decode(),
+    }
