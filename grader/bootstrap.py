@@ -100,7 +100,7 @@ def main() -> None:
     if browser:
         system_programs(BROWSER_PROGRAMS, required=True)
     make_venv()
-    install("browser" if browser else "")
+    install("browser,cluster" if browser else "")
 
 
 if __name__ == "__main__":

@@ -17,3 +17,7 @@ class GraderError(Exception):
         self.subject = str(subject)
         self.cause = cause
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        """It must come back whole from a worker process."""
+        return type(self), (self.subject, self.cause, self.remedy)

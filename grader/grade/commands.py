@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from grader.errors import GraderError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
     from grader.model import Limits
 
 _SUFFIXES = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -24,6 +27,9 @@ def register(verbs: argparse._SubParsersAction) -> None:
     grade.add_argument("--source", type=Path, metavar="FILE", help="instructor's notebook (default: that of NAME)")
     grade.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
     grade.add_argument("--workers", type=_positive, default=2, metavar="N", help="notebooks graded at once (2)")
+    grade.add_argument(
+        "--scheduler", metavar="ADDRESS", help="grade on a running Dask cluster, such as tcp://host:8786"
+    )
     grade.add_argument("--roster", type=Path, metavar="FILE", help="names who should have handed in, one a line")
     grade.add_argument("--due", type=_moment, metavar="TIME", help="later is late, such as 2026-12-01T23:59+08:00")
     grade.add_argument("--only", action="append", default=[], metavar="STUDENT", help="grade just this student")
@@ -45,13 +51,16 @@ def register(verbs: argparse._SubParsersAction) -> None:
 def _grade(args: argparse.Namespace) -> int:
     from grader.grade.pipeline import GradeOptions, grade
 
+    make_executor, workers = _executor(args)
     out, results = grade(
         GradeOptions(
             submissions=args.submissions,
             assignment=_assignment(args.assignment),
             source=args.source,
             out=args.out,
-            workers=args.workers,
+            workers=workers,
+            make_executor=make_executor,
+            on_cluster=bool(args.scheduler),
             roster=args.roster,
             due=args.due,
             force=args.force,
@@ -62,6 +71,17 @@ def _grade(args: argparse.Namespace) -> int:
     )
     _show(out, results, as_json=args.json)
     return 0
+
+
+def _executor(args: argparse.Namespace) -> tuple[Callable[[int], Executor], int]:
+    """What makes executors, and how many jobs run at once."""
+    if args.scheduler:
+        from grader.grade.cluster import connect
+
+        return connect(args.scheduler, unsafe=args.unsafe_no_sandbox)
+    from grader.grade.workers import local_pool
+
+    return local_pool, args.workers
 
 
 def _results(args: argparse.Namespace) -> int:

@@ -92,6 +92,8 @@ class _Run:
             job, _ = self.running.pop(future)
             if isinstance(error, BrokenExecutor):
                 broken.append(job)
+            elif type(error).__name__ == "KilledWorker":  # Dask tried it on several workers, and lost them all
+                yield _died(job)
             else:
                 yield future.result() if error is None else failure(job.student, error)
         if broken:
