@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lab build release check grade report format clean
+.PHONY: help setup demo test test-all lab build release check grade report bench format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -47,6 +47,9 @@ grade: setup  ## make grade SUBMISSIONS=dir ASSIGNMENT=04_execution_dispatch OUT
 
 report: setup  ## make report OUT=dir [ARGS="--canvas-template FILE"]: the class at a glance, grades for Canvas and Moodle
 	$(PY) -m grader report $(OUT) $(ARGS)
+
+bench: setup  ## how fast: stock nbgrader and this grader in turn on the same class; BENCH_ARGS="--full" for N up to 300
+	$(PY) -m grader.bench --out $(OUT)/bench $(BENCH_ARGS)
 
 format:  ## let ruff sort imports and format
 	$(PY) -m ruff check --fix .
