@@ -130,7 +130,7 @@ print("most common:", Counter(stream).most_common(5))
 # %% [markdown] slug="todo1-task"
 # ### TODO 1　实现 `simulate_dynamo_cache`
 #
-# ⏱ 30 分钟 ｜ 难度 ●●○
+# 用时 30 分钟 ｜ 难度 ●●○ ｜ 要写的：函数体，约 15 行
 #
 # | 输入 | 含义 |
 # |---|---|
@@ -195,7 +195,9 @@ def check_events(sizes, mode, want, cause, step, **limit):
     """simulate_dynamo_cache(sizes, mode, **limit) 与 want（空格隔开的事件名）逐项比较。"""
     want, got = want.split(), simulate_dynamo_cache(list(sizes), mode, **limit)
     what = f"sizes={list(sizes)}, mode={mode!r}" + "".join(f", limit={n}" for n in limit.values())
-    if isinstance(got, (list, tuple)) and len(got) == len(want) and list(got) != want:
+    if not isinstance(got, (list, tuple)):
+        cause, step = "应返回事件名的列表；实得 None 时，多半是忘了 return", "TODO 1 的说明"
+    elif len(got) == len(want) and list(got) != want:
         at = next(i for i in range(len(want)) if got[i] != want[i])
         what = f"{what}\n  第一处不同：第 {at + 1} 次调用，大小 {sizes[at]}，应是 {want[at]!r}，得到 {got[at]!r}"
     assert isinstance(got, (list, tuple)) and list(got) == want, complain(what, want, got, cause, step)
@@ -380,7 +382,7 @@ for i in range(5):
 # %% [markdown] slug="todo2-task"
 # ### TODO 2　实现 `choose_buckets`
 #
-# ⏱ 30 分钟 ｜ 难度 ●●●
+# 用时 30 分钟 ｜ 难度 ●●● ｜ 要写的：函数体，约 15 行
 #
 # | 输入 | 含义 |
 # |---|---|
@@ -575,6 +577,8 @@ test_random_buckets()
 # %% [markdown] slug="step-4"
 # ## 第四步 运行时选桶（Picking a bucket at run time）
 #
+# ### 4.1 规则
+#
 # 桶选好以后，每来一个请求都要问一次：放哪个桶？规则很短：
 #
 # - **装得下它的最小的桶**：$b\ge\ell$ 中最小的，相等也算装得下；
@@ -585,7 +589,7 @@ test_random_buckets()
 # %% [markdown] slug="todo3-task"
 # ### TODO 3　实现 `bucket_for`
 #
-# ⏱ 10 分钟 ｜ 难度 ●○○
+# 用时 10 分钟 ｜ 难度 ●○○ ｜ 要写的：函数体，一两行
 #
 # `bucket_for(length, buckets)` → 装得下 `length` 的最小的桶；没有就是 `None`。`buckets` 可能无序，可能为空；不修改它。
 #
@@ -694,7 +698,7 @@ except NotImplementedError as todo:
 #
 # ### 5.0 让 torch 自己说
 #
-# 用一个会记账的后端（backend）包住 `aot_eager`：编译时记一笔，运行时记一笔。`aot_eager` 只捕获图、不生成内核，所以不需要 C++ 编译器，也很快。这一格在 `dry_run` 时也会运行。
+# 用一个会记账的后端（backend）包住 `aot_eager`：编译时记一笔，运行时记一笔。`aot_eager` 只捕获图、不生成 kernel，所以不需要 C++ 编译器，也很快。这一格在 `dry_run` 时也会运行。
 
 # %% 共用：导入 slug="exp-imports" tags=["experiment"] include="assets/cells/exp_imports.py"
 
@@ -760,7 +764,7 @@ for mode in DYNAMIC:
 # %% [markdown] slug="exp-settings-text"
 # ### 5.1 设置
 #
-# `dry_run` 不测量；`real_cpu` 用 CPU 测，float32、单线程，主要时间花在编译上，约 40 秒；`real_gpu` 用 CUDA 测。没有 C++ 编译器时，Inductor 在 CPU 上不能用，会改用 `aot_eager` 并写进结果：那样只看得到守卫的开销，看不到加速。
+# `dry_run` 不测量；`real_cpu` 用 CPU 测，float32、单线程，主要时间花在编译上，约 40 秒；`real_gpu` 用 CUDA 测（编写本章的机器没有 GPU，这一条没有运行过）。没有 C++ 编译器时，Inductor 在 CPU 上不能用，会改用 `aot_eager` 并写进结果：那样只看得到守卫的开销，看不到加速。
 
 # %% 实验设置 slug="exp-settings" tags=["settings"]
 RUN_MODE = "dry_run"  # 'dry_run'、'real_cpu' 或 'real_gpu'
@@ -1067,14 +1071,14 @@ plt.show()
 # |---|---|---|
 # | `dynamic` 或 `auto` 是 `faster`，份数 1 到 3 | 长度多变时，均码比定做划算 | 在真实模型上复测；记下回本批数 |
 # | `static` 有大量 eager 调用 | 名额用完了，其余请求没有享受到编译 | 分桶，或换 `auto`；不要只是调高上限 |
-# | `buckets` 没有 `dynamic` 快 | 填充多算的比静态代码省下的多 | 多加几个桶，或干脆用动态 |
+# | `buckets` 没有 `dynamic` 快 | 填充多算的，加上补零和切片，比静态代码省下的多 | 多加几个桶，或干脆用动态 |
 # | `recompiles_during_measurement` 不是 0 | 热跑里混进了编译，时间不可信 | 找出没有预热到的形状 |
 # | 回本批数很大，或是空 | 进程活得不够久，编译不值得 | 保持 eager，或把编译挪到启动时 |
 #
 # 三点提醒：
 #
 # - **时间要两本账。** 热跑只说明以后快不快；第一批的用户等的是冷跑。
-# - 动态代码要做取余、边界之类的通用处理，形状固定时通常不如静态代码；但它**一份顶一百份**。
+# - 动态代码要做取余、边界之类的通用处理，形状固定时可能不如静态代码；但它**一份顶一百份**。
 # - 这里的负载逐行独立，补零不影响别的行。注意力不是这样：补了零还要加掩码，否则填充的位置会分走权重（见{{chapter:03_flash_attention|第 3 章}}）。
 
 # %% [markdown] slug="questions"
@@ -1090,7 +1094,7 @@ plt.show()
 # <details><summary>参考思路</summary>
 #
 # 1. `auto` 至多 3 个：第一份静态、一份动态、一份 1；`dynamic` 至多 2 个。动态条目接受一切 $n\ge2$，之后不会再有新的。
-# 2. 编译时间（每份约一秒）与内存；还有每次调用逐个检查守卫的时间。
+# 2. 编译时间（样例里每份约三秒）与内存；还有每次调用逐个检查守卫的时间。
 # 3. 不一定。监控填充率（填充 / 总 token）与 `None` 的比例。
 # 4. 目标变成 $p\cdot$填充 $+\,c\cdot$桶数；递推不变，最后按新的目标在各层的答案里取最小。
 # 5. 缩到最长的请求，填充只减不增。对齐之后候选变成“出现过的长度向上取整”，同样的论证仍成立。

@@ -229,7 +229,7 @@ def kernel_evidence(events, device):
     return {'kernels': kernels, 'dropped': dropped, 'level': level}
 
 # %% [markdown] slug="todo1-tests-text"
-# **TODO 1 的测试。** 每一格检查一种行为，各有各的分。报错时看四行：应得、实得、可能的原因、请重读哪里。CPU 的事件取自上面的真实记录；GPU 的事件是手写的教学数据（这里没有 GPU）。
+# **TODO 1 的测试。** 每一格检查一种行为，各有各的分。报错时看四行：应得、实得、可能的原因、请重读哪里。CPU 的事件取自上面的真实记录；GPU 的事件是手写的教学数据（编写本章的机器没有 GPU）。
 
 # %% 返回三个键，空输入也一样 todo=1 step="4.1 规则 6" nbgrader={"grade": true, "grade_id": "todo1_record", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 def difference(got, want, where='返回值'):
@@ -278,7 +278,7 @@ def check_evidence_record():
     check('events 为空', kernel_evidence, ([], 'cpu'), evidence('none', 0, 0), cause, '4.1 规则 6')
     one = [event('graph_0_cpp_fused_mul_0', 2)]
     want = evidence('kernel_observed', 0, 0, graph_0_cpp_fused_mul_0=2)
-    check('只有一个 kernel', kernel_evidence, (one, 'cpu'), want, 'kernels 是 {名字: 次数}', '4.1 开头')
+    check('只有一个 kernel', kernel_evidence, (one, 'cpu'), want, 'kernels 是 {名字: 次数}：次数是 count；CPU 上名字含 cpp_fused 就算，不必以它开头', '4.1 开头')
 
 
 check_evidence_record()
@@ -587,7 +587,7 @@ KNOWN_INTERVAL, KNOWN_TOLERANCE = [1.2817, 1.3713], 0.0035  # 容差约是宽度
 
 def check_known_interval():
     step, (a, b) = '4.2 规则 2 和规则 3', noisy_pairs(101, 11)
-    cause = '两端各去掉 2.5%：tail = n * 25 // 1000；若区间偏窄，看是不是去掉了 5%，或重抽的个数不是 N'
+    cause = '两端各去掉 2.5%：tail = n * 25 // 1000；区间偏窄，看是不是去掉了 5%，或重抽的个数不是 N；偏宽，看是不是 a、b 各抽各的'
     check_interval('101 对，n=2000', a, b, KNOWN_INTERVAL, KNOWN_TOLERANCE, cause, step, n=2000)
 
 
@@ -868,7 +868,7 @@ def check_precedence():
     wrong, broken = row(8, 1.5, 1.6, output_close=False), row(16, 1.5, 1.6, graph_breaks=1)
     recompiled, unseen = row(24, 1.5, 1.6, recompiles=2), row(32, 1.5, 1.6, level='none')
     slow = [row(1, 0.5, 0.6), row(2, 0.5, 0.6), row(4, 0.5, 0.6)]
-    cause = '五个问题按次序问，第一个“是”就是理由；有理由时 accepted 是 []，而 tie、slower 照填'
+    cause = '五个问题按次序问，第一个“是”就是理由；有理由时 accepted 是 []，而 tie、slower 照填；级别按 LEVELS 的次序比，不按字母'
     cases = [
         ('失败与算错', [failed(0), wrong, fast], 'failure'), ('算错与断图', [broken, wrong, fast], 'wrong_numbers'),
         ('断图与没有证据', [unseen, broken], 'break_or_recompile'), ('重编译', [fast, recompiled], 'break_or_recompile'),
@@ -893,7 +893,7 @@ def check_profit():
     check_decision('打平，也没有证据', [dict(even, level='none')], decision('no_profit', tie=[8]), cause, step)
     check_decision('rows 为空', [], decision('no_profit'), 'rows 为空时没有 faster 的行，是 no_profit', step)
     rows = [fast, row(65, 1.5, 1.6, level='none'), slow, dict(slow, token_count=2)]
-    cause = '与 slower 比的是全部 faster 的行，不只是证据够的'
+    cause = '与 slower 比的是全部 faster 的行，不只是证据够的；accepted 只收证据够的，级别按 LEVELS 的次序比'
     check_decision('两快两慢，一快没有证据', rows, decision(None, [64], slower=[1, 2]), cause, step)
 
 
@@ -1034,7 +1034,7 @@ except NotImplementedError as todo:
 # %% [markdown] slug="step-5-1"
 # ### 5.1 设置（Settings）
 #
-# `'dry_run'` 什么也不测；`'real_cpu'` 在 CPU 上真测，float32、单线程，约半分钟，需要 C++ 编译器；`'real_gpu'` 用 CUDA（这里没有 GPU，没有运行过）。
+# `'dry_run'` 什么也不测；`'real_cpu'` 在 CPU 上真测，float32、单线程，约半分钟，需要 C++ 编译器；`'real_gpu'` 用 CUDA（编写本章的机器没有 GPU，这一条没有运行过）。
 
 # %% 实验设置 slug="exp-settings" tags=["settings"]
 RUN_MODE = "dry_run"  # 'dry_run' | 'real_cpu' | 'real_gpu'

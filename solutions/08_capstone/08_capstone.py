@@ -448,7 +448,7 @@ def check_plan(case, lines, backends, want, cause, step, workload=INPUT):
 def check_plan_record():
     lines = ['q', 'k', 'v', 'a = attention(q, k, v)', 'return a']
     want = plan(segment('a', 'attention', 'fast', 'optimized'), fields=GATE_FIELDS)
-    cause = '计划有 segments、refused、key_fields 三个键；一段有 nodes、pattern、path、decision、rejected 五个字段'
+    cause = '计划有三个键，一段有五个字段；input 节点不成段；key_fields 要由交给 dispatch_candidate 的 FieldLog 记下'
     check_plan('一个注意力节点', lines, [backend('fast', 'attention')], want, cause, '4.1 开头')
 
 
@@ -474,7 +474,7 @@ def check_plain():
     step = '4.1 规则 3'
     lines = ['x', 'w', 'l = linear(x, w)', 't = tanh(l)', 'a = attention(t)', 'return a']
     want = plan(segment('l'), segment('t'), segment('a', 'attention', 'fast', 'optimized'), fields=GATE_FIELDS)
-    cause = '组外的计算节点一个一段，pattern 是 None，decision 是 plain；input 节点不进计划'
+    cause = '组外的计算节点一个一段，pattern 是 None，decision 是 plain；input 节点不进计划；次序由 run_order 定（规则 4）'
     check_plan('两个普通节点，一个组', lines, [backend('fast', 'attention')], want, cause, step)
     lines = ['x', 't = tanh(x)', 's = silu(t)', 'return s']
     want, cause = plan(segment('t'), segment('s')), '没有组，就没有检查：key_fields 是 []；普通的段一个也不少'
@@ -510,7 +510,7 @@ def check_groups():
     lines = ['x', 'w', 'g = linear(x, w)', 's = silu(g)', 'u = linear(x, w)', 'm = multiply(s, u)', 'return m, s']
     refused = [{'pattern': 'swiglu', 'nodes': ['g', 's', 'u', 'm'], 'reasons': ['escaping_intermediate']}]
     want = plan(*(segment(name) for name in 'gsum'), refused=refused)
-    cause = '中间结果 s 是图的输出，组不合法：四个节点各自成段，理由在 refused'
+    cause = '中间结果 s 是图的输出，组不合法：四个节点各自成段，理由在 refused；没有组，key_fields 就是 []（规则 6）'
     check_plan('silu 的结果外面还要用', lines, [backend('fast', 'swiglu')], want, cause, step)
 
 
@@ -730,7 +730,7 @@ def with_fields(*changes, fields=FIELDS):
 
 def check_hit():
     step = '4.2 规则 4'
-    cause = "返回元组 (path, 'miss')；未命中时 build 一次，并把报告存进 plan_cache"
+    cause = "返回元组 (path, 'miss')；未命中时 build 一次，并把报告存进 plan_cache；列表当不了键，先用 frozen"
     check_steps('一次', with_fields({}), [('flash', 'miss')], 1, cause, step)
     cause = '同样的字段第二次应命中，不再调用 build'
     check_steps('两次', with_fields({}, {}), [('flash', 'miss'), ('flash', 'hit')], 1, cause, step)
@@ -953,7 +953,7 @@ def check_verdicts():
     check_audit('计划 math，跑了 flash', ['math'], [FLASH_RAN], [(['flash'], 'fell_back')], cause, step)
     cause = '没有看见任何路的特征：unproven，不是 fell_back，也不是 confirmed'
     check_audit('计划 flash，只看见 matmul', ['flash'], [{'aten::matmul': 2}], [([], 'unproven')], cause, step)
-    cause = '三段各判各的，次序同计划'
+    cause = '三段各判各的，次序同计划；看见一条路的任何一个特征，就算看见了这条路'
     seen = [MATH_RAN, {'aten::silu': 1}, FLASH_RAN]
     want = [(['math'], 'fell_back'), (['eager'], 'confirmed'), (['flash'], 'confirmed')]
     check_audit('三段', ['flash', 'eager', 'flash'], seen, want, cause, step)
@@ -1125,7 +1125,7 @@ except NotImplementedError as todo:
 #
 # ### 5.1 设置（Settings）
 #
-# `'dry_run'` 什么也不测；`'real_cpu'` 在 CPU 上真测，float32、单线程，大约一分钟以内，需要 C++ 编译器；`'real_gpu'` 用 CUDA（这里没有 GPU，没有运行过；审计的特征表也是照 CPU 写的）。
+# `'dry_run'` 什么也不测；`'real_cpu'` 在 CPU 上真测，float32、单线程，大约一分钟以内，需要 C++ 编译器；`'real_gpu'` 用 CUDA（编写本章的机器没有 GPU，这一条没有运行过；审计的特征表也是照 CPU 写的）。
 
 # %% 实验设置 slug="exp-settings" tags=["settings"]
 RUN_MODE = "dry_run"  # 'dry_run' | 'real_cpu' | 'real_gpu'
@@ -1551,7 +1551,7 @@ plt.show()
 # | 全是 `confirmed`，也有 `faster` | 只给这些形状用，放进真实模型再测 |
 # | 全是 `confirmed`，却都是 `tie` | 路走对了，只是不值得；保留 eager |
 #
-# 再看左边那幅。样例里 $T=1$ 时三条路都判为 `faster`：1.09、1.31、1.33 倍；$T=256$ 时全是 `tie`。录的时候机器上还有别的任务，$T=256$ 的区间因此很宽；换一台安静的机器，判定可能不同，中间和右边那两幅却不会变。**审计不怕吵，计时怕。**
+# 再看左边那幅。样例里 $T=1$ 时三条路都判为 `faster`：1.09、1.31、1.33 倍；$T=256$ 时全是 `tie`。每个倍数都由配对的那一批 eager math 算出；5.3 只打印第一批的 eager math，所以拿打印的两个中位数直接相除，得数会不同。录的时候机器上还有别的任务，$T=256$ 的区间因此很宽；换一台安静的机器，判定可能不同，中间和右边那两幅却不会变。**审计不怕吵，计时怕。**
 #
 # **整层的速度，要由整层来测。** 右边那幅是一段一段跑的，只用来取证；左边那幅才是整层的时间。第 4 章测过：旁边有大的矩阵乘时，融合一段逐元素的计算，整体几乎看不出来。
 #
