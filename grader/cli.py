@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 # Modules with a `register(verbs)` that adds their verbs and sets `run`, a function (args) -> exit code.
 # They import only the standard library at their top. `build`, `release` and `import` are in the first.
@@ -50,10 +51,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 70
 
 
+class _Parser(argparse.ArgumentParser):
+    """An argparse parser that says in one line what is wrong, as every other error does (argparse prints the usage)."""
+
+    def error(self, message: str) -> NoReturn:
+        verb = self.prog.partition("grader")[2].strip()
+        print(f"grader{f' {verb}' if verb else ''}: {_clean(message)} → see `{self.prog} --help`", file=sys.stderr)
+        raise SystemExit(2)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m grader", description="Build, release, check and grade the course's notebooks."
-    )
+    parser = _Parser(prog="python -m grader", description="Build, release, check and grade the course's notebooks.")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an internal error (at any place)")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name in VERB_MODULES:

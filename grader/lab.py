@@ -68,4 +68,7 @@ def _run(args: argparse.Namespace) -> int:
     extra = [f"--port={args.port}"] if args.port else []
     extra += ["--no-browser"] if args.no_browser else []
     start = launch(args.folder, extra)
+    if os.name == "posix":  # in the place of this process, so that whoever ends it ends the server
+        os.chdir(start.cwd)
+        os.execve(start.argv[0], start.argv, start.env)
     return subprocess.run(start.argv, cwd=start.cwd, env=start.env, check=False).returncode

@@ -33,6 +33,7 @@ def run_build(args: argparse.Namespace) -> int:
     """Build or check; 1 when ``--check`` finds a difference."""
     from grader.authoring.build import build
     from grader.authoring.settings import ROOT, course
+    from grader.authoring.tables import unlisted
 
     changed = build(args.chapters, args.check, progress=lambda line: print(line, flush=True))
     for path in changed:
@@ -41,8 +42,7 @@ def run_build(args: argparse.Namespace) -> int:
         print("nothing to change: the notebooks are those of their masters")
     if args.check and changed:
         print("run `python -m grader build` and commit what it writes", file=sys.stderr)
-    notice = course().notice
-    if notice:
+    for notice in filter(None, (course().notice, unlisted(course()))):
         print(notice, file=sys.stderr)
     return 1 if args.check and changed else 0
 

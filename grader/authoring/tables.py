@@ -48,6 +48,18 @@ def tables(settings: CourseSettings) -> list[tuple[Path, str]]:
     return found
 
 
+def unlisted(settings: CourseSettings) -> str | None:
+    """One line where a chapter has a master and is in no table, else None."""
+    source = settings.root / "solutions" / "series.toml"
+    if not source.is_file():
+        return None
+    listed = {chapter.get("folder") for chapter in read_toml(source).get("chapter", [])}
+    masters = sorted(path.stem for path in source.parent.glob("*/*.py") if path.stem == path.parent.name)
+    missing = ", ".join(name for name in masters if name not in listed)
+    cause = "not in solutions/series.toml, so in no table of chapters"
+    return f"notice: {missing}: {cause} → add a [[chapter]] there and build again" if missing else None
+
+
 def _check(chapter: dict[str, Any], number: int) -> None:
     for key, kind in KEYS.items():
         if not isinstance(chapter.get(key), kind):

@@ -78,7 +78,9 @@ def walk_folder(root: Path) -> Iterator[Entry]:
                 reason = f"文件夹无法打开（{_os_reason(error)}）：请检查权限"
                 yield Entry((*parts, "?"), _shown(folder), 0, None, _refuse(reason), reason, placeholder=True)
                 continue
-            raise GraderError(str(root), f"文件夹无法打开（{_os_reason(error)}）", "请检查路径和权限") from error
+            raise GraderError(
+                str(root), f"the folder can't be opened ({_os_reason(error)})", "check its permissions"
+            ) from error
         if parts and not found:
             reason = "文件夹是空的（empty folder）：请提交 .ipynb 文件"
             yield Entry((*parts, "?"), _shown(folder), 0, None, _refuse(reason), reason, placeholder=True)
@@ -90,7 +92,9 @@ def walk_folder(root: Path) -> Iterator[Entry]:
             elif not is_ignored(below):
                 count += 1
                 if count > MAX_ENTRIES:
-                    raise GraderError(str(root), f"文件超过 {MAX_ENTRIES} 个", "请指定只含本次作业的文件夹")
+                    raise GraderError(
+                        str(root), f"it holds more than {MAX_ENTRIES} files", "name a folder with this assignment only"
+                    )
                 yield file_entry(Path(item.path), below)
 
 
@@ -135,9 +139,11 @@ def walk_zip(path: Path) -> list[Entry]:
         archive = zipfile.ZipFile(path)
         members = archive.infolist()
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
-        raise GraderError(str(path), "zip 无法打开，可能已损坏或未下载完整", "请重新下载后再试") from error
+        raise GraderError(
+            str(path), "the zip can't be opened: damaged, or not all of it was downloaded", "download it again"
+        ) from error
     if len(members) > MAX_ENTRIES:
-        raise GraderError(str(path), f"zip 里的文件超过 {MAX_ENTRIES} 个", "请只打包本次作业")
+        raise GraderError(str(path), f"the zip holds more than {MAX_ENTRIES} files", "zip this assignment only")
     return [entry for info in members for entry in _member(archive, info, str(path), None)]
 
 

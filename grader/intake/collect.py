@@ -92,7 +92,9 @@ def collect(
     hand_ins = _group(owned)
     if not any(may_hold_notebook(entry) for hand_in in hand_ins for entry in hand_in.entries):
         raise GraderError(
-            str(path), "里面没有任何提交（没有 .ipynb 文件）", "请检查路径：应是每人一个文件夹，或用姓名命名的文件"
+            str(path),
+            "it holds no submission (no .ipynb file)",
+            "check the path: one folder for each student, or files named after the students",
         )
     fingerprint = Fingerprint.of(release)
     ids = unique_names([hand_in.owner for hand_in in hand_ins])
@@ -104,7 +106,7 @@ def collect(
 
 def _entries(path: Path) -> list[Entry]:
     if not os.path.lexists(path):
-        raise GraderError(str(path), "找不到这个路径", "请检查拼写")
+        raise GraderError(str(path), "there is no such file or folder", "check the spelling")
     if path.is_dir():
         entries = list(walk_folder(path))
         return _of_sole_zip(path, entries) or entries
@@ -112,7 +114,7 @@ def _entries(path: Path) -> list[Entry]:
         return walk_zip(path)
     if path.is_file():
         return [file_entry(path.resolve(), (readable_name(os.fsencode(path.name)),))]
-    raise GraderError(str(path), "既不是文件夹也不是普通文件", "请给出提交所在的文件夹、zip 或一个 .ipynb")
+    raise GraderError(str(path), "it is neither a folder nor a file", "name the folder, zip or .ipynb")
 
 
 def _of_sole_zip(folder: Path, entries: list[Entry]) -> list[Entry] | None:
@@ -368,7 +370,9 @@ def _read_roster(roster: Path | str | Iterable[str] | None) -> list[str]:
         try:
             text = decode_text(Path(roster).read_bytes())[0]
         except OSError as error:
-            raise GraderError(str(roster), "名单无法读取", "请给出每行一个名字的文本或 csv 文件") from error
+            raise GraderError(
+                str(roster), "the roster can't be read", "name a text or CSV file with one student a line"
+            ) from error
         dialect = "excel-tab" if "\t" in text.split("\n", 1)[0] else "excel"
         rows = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), dialect)
         lines = [row[0] for row in rows if row]

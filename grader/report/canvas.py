@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.errors import GraderError
-from grader.report.export import Export, scale_note, scaled
+from grader.report.export import Export, scale_note, scaled, without_row
 from grader.report.matching import Matches, Row, match, person
 from grader.report.sheet import Sheet, as_number, read_sheet
 
@@ -61,7 +61,7 @@ def _fill(path: Path, results: dict[str, Any], sheet: Sheet, chosen: int) -> Exp
         "Canvas",
         path,
         filled=len(graded),
-        unmatched=tuple(matches.unmatched.items()),
+        unmatched=without_row(results, matches.unmatched),
         absent=tuple(row[0] for row in students if id(row) not in graded),
         notes=(f"column: {sheet.header[chosen]}", *scale_note(maximum, results["max_score"], sheet.header[chosen])),
     )

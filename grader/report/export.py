@@ -25,6 +25,12 @@ class Export:
     notes: tuple[str, ...] = ()
 
 
+def without_row(results: dict[str, Any], unmatched: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """The students whose score is in no row. Who has no score has nothing that could be entered by hand."""
+    scored = {entry["student"] for entry in results["students"] if entry["score"] is not None}
+    return tuple((student, reason) for student, reason in unmatched.items() if student in scored)
+
+
 def scaled(entry: dict[str, Any], maximum: float | None) -> float | None:
     """A student's score on the platform's scale; None where nothing was graded."""
     if entry["score"] is None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from grader.errors import GraderError
-from grader.feedback import sentence
-from grader.report.export import Export, scale_note, scaled
+from grader.feedback import STUDENT_STATUS, sentence
+from grader.report.export import Export, scale_note, scaled, without_row
 from grader.report.matching import Row, match, person
 from grader.report.sheet import Sheet, as_number, read_sheet
 
@@ -27,6 +27,8 @@ _HEADERS = {
     "maximum": ("maximum grade", "最高成绩", "最高分", "最高分数", "满分", "最高成績", "最高分數"),
     "feedback": ("feedback comments", "反馈评论", "反馈意见", "评语", "回饋評語", "回饋意見"),
 }
+# Handed in, and without a score: the student has to hear of it.
+RETRY = frozenset({"unreadable", "crashed", "timed_out"})
 
 
 def write_moodle(out: Path, results: dict[str, Any], worksheet: Path | None) -> Export:
@@ -66,9 +68,13 @@ def _fill(path: Path, results: dict[str, Any], sheet: Sheet, columns: dict[str, 
     filled = set()
     for entry in results["students"]:
         index = matches.rows.get(entry["student"])
-        if index is None or entry["score"] is None:
+        if index is None:
             continue
         row = sheet.rows[index]
+        if entry["score"] is None:
+            if columns["feedback"] is not None and entry["status"] in RETRY:
+                row[columns["feedback"]] = row[columns["feedback"]].strip() or no_score(entry)
+            continue
         row[columns["grade"]] = sheet.number(scaled(entry, as_number(cell(row, "maximum"))))
         if columns["feedback"] is not None:
             row[columns["feedback"]] = feedback(entry)
@@ -78,7 +84,7 @@ def _fill(path: Path, results: dict[str, Any], sheet: Sheet, columns: dict[str, 
         "Moodle",
         path,
         filled=len(filled),
-        unmatched=tuple(matches.unmatched.items()),
+        unmatched=without_row(results, matches.unmatched),
         absent=tuple(row.name or row.number for index, row in enumerate(rows) if index not in filled),
         notes=tuple(note for maximum in sorted(maxima) for note in scale_note(maximum, results["max_score"], "Moodle")),
     )
@@ -111,6 +117,12 @@ def _identity(entry: dict[str, Any]) -> list[str]:
     if who.number:
         return [f"Participant {who.number}", who.names[0], "", ""]
     return ["", "", entry["student"], ""] if "@" in entry["student"] else ["", "", "", entry["student"]]
+
+
+def no_score(entry: dict[str, Any]) -> str:
+    """Why a file that was handed in has no score; without its name, which is the student's text."""
+    chinese, english = STUDENT_STATUS[entry["status"]]
+    return f"没有分数：{chinese}，请重新提交。 No score: {english}. Please hand in again."
 
 
 def feedback(entry: dict[str, Any]) -> str:

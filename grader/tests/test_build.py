@@ -19,6 +19,7 @@ from grader.authoring.commands import run_build
 from grader.authoring.executor import execute
 from grader.authoring.master import parse_master, read_master, write_canonical
 from grader.authoring.settings import ROOT, CourseSettings, course
+from grader.authoring.tables import unlisted
 from grader.errors import GraderError
 from grader.tests.demo_course import CHAPTER, edit, make_course, settings_of
 
@@ -346,6 +347,16 @@ def test_tables_of_chapters_are_filled_in_and_checked(tree: Path, no_run: None) 
     assert text.startswith("# 课程\n") and text.endswith("<!-- end of chapters -->\n尾\n")
     assert "| 9 | [演示](09_demo/09_demo.ipynb) | 缩放 | 5 | – | [![在 Colab 打开第 9 章](" in text
     assert "| 10 | 以后 | 更多 | 7 | 9 | 编写中 |" in text
+
+
+def test_a_chapter_in_no_table_is_noticed(tree: Path) -> None:
+    settings = settings_of(tree)
+    assert unlisted(settings) is None
+    series = tree / "solutions" / "series.toml"
+    series.write_text(SERIES.replace(CHAPTER, "07_other"), "utf-8")
+    assert f"notice: {CHAPTER}: not in solutions/series.toml" in unlisted(settings)
+    series.write_text(SERIES, "utf-8")
+    assert unlisted(settings) is None
 
 
 def test_a_series_that_lacks_a_key_is_refused(tree: Path) -> None:

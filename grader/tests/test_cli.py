@@ -147,3 +147,14 @@ def test_a_due_time_may_name_its_zone():
     assert _moment("2026-12-01T23:59+08:00") == datetime(2026, 12, 1, 15, 59, tzinfo=timezone.utc)
     assert _moment("2026-12-01T15:59Z") == datetime(2026, 12, 1, 15, 59, tzinfo=timezone.utc)
     assert _moment("2026-12-01").tzinfo is not None
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["grad"], ["grade", "class"], ["grade", "class", "--assignment", "a", "--due", "soon"]]
+)
+def test_a_wrong_argument_is_one_line(capsys, words):
+    with pytest.raises(SystemExit) as left:
+        cli.main(words)
+    shown = capsys.readouterr().err
+    assert left.value.code == 2 and shown.count("\n") == 1
+    assert shown.startswith("grader") and " → see `python -m grader" in shown

@@ -221,6 +221,21 @@ def test_the_moodle_worksheet_goes_back_with_grades_and_comments(tmp_path):
     assert (done.filled, done.unmatched, done.absent) == (2, (), ("Seán O'Neil",))
 
 
+def test_an_unreadable_file_is_told_to_its_student_without_a_grade(tmp_path):
+    unread = {**classmate("Jane Doe", None), "status": "unreadable"}
+    silent = {**classmate("王小明", None), "status": "not_submitted"}
+    kept = {**classmate("sean@uni.example", None), "status": "unreadable"}
+    done = moodle(tmp_path, unread, silent, kept)
+    after = rows(tmp_path / "moodle.csv")
+    assert done.filled == 0 and [row[4] for row in after] == ["Grade", "", "12.00", ""]
+    assert "No score: the file can't be read. Please hand in again." in after[1][9]
+    assert after[2][9] == "keep this, please" and after[3][9] == ""
+
+
+def test_who_has_no_score_is_no_row_to_fill_by_hand(tmp_path):
+    assert canvas(tmp_path, {**classmate("nobody", None), "status": "not_submitted"}).unmatched == ()
+
+
 def test_the_participants_number_beats_the_name(tmp_path):
     moodle(tmp_path, classmate("Jane Doe", 1.0, "Jane Doe_503_assignsubmission_file_ps1.ipynb"))
     assert [row[4] for row in rows(tmp_path / "moodle.csv")] == ["Grade", "", "12.00", "100"]

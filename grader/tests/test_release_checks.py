@@ -196,6 +196,11 @@ def test_numpy_values_are_refused_by_running_the_reference() -> None:
     assert "numpy.float64" in found
 
 
+def test_a_failing_reference_is_shown_by_its_line() -> None:
+    """A bare assert has no words of its own."""
+    assert "AssertionError: assert f(3) == 7" in causes(answer(), graded("assert f(1) == 2\nassert f(3) == 7"))
+
+
 def test_a_helper_of_an_earlier_cell_is_read_too() -> None:
     helper = code("def judge(value):\n    return 'wrong'", "helper")
     assert "text 'wrong'" in causes(answer(), helper, graded("judge(f(1))"))

@@ -31,7 +31,7 @@ def outcome_of(result) -> dict:
     """The fields of probe.Outcome, from IPython's ExecutionResult."""
     error = result.error_before_exec or result.error_in_exec
     if error is not None:
-        text = (str(error).strip().splitlines() or [""])[0]
+        text = (str(error).strip().splitlines() or [failing_line(error)])[0]
         return {"error": f"{type(error).__name__}: {text}"[:300]}
     value = result.result
     if value is None:
@@ -39,6 +39,17 @@ def outcome_of(result) -> dict:
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return {"type_name": name, "number": value if kind in (int, float) else None}
+
+
+def failing_line(error) -> str:
+    """The innermost line of a cell that raised, for an error without words such as that of a bare assert."""
+    import linecache
+    import traceback
+
+    for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if frame.f_code.co_filename.startswith("<ipython-input"):
+            return linecache.getline(frame.f_code.co_filename, number).strip()
+    return ""
 
 
 if __name__ == "__main__":
