@@ -100,7 +100,7 @@ print("most common:", Counter(stream).most_common(5))
 # - **已有的条目照常命中**；
 # - 没有条目接受的大小**按 eager 跑**，不再编译，也不挤掉旧条目。程序不报错，只在日志里留一行警告。
 #
-# ![Three modes on the same sequence of sizes: one row of calls per mode, each call marked by what torch does.]({{raw:assets/figures/06_cache.png}})
+# ![同一串大小 5、5、7、1、9、8、5、7，三种模式各一行，每一格写着 torch 的动作：新编译、命中，或退回 eager]({{raw:assets/figures/06_cache.png}})
 #
 # *图 1　同一串大小，上限取 3，三种模式的动作。`static` 很快用完名额，后面的新大小全部退回 eager；`auto` 第二种大小起就换成动态。*
 
@@ -336,7 +336,7 @@ test_recorded_events()
 #
 # 求和对**每个请求**，同样的长度出现几次就算几次。
 #
-# ![Lengths of 200 requests with four buckets; the shaded area above each length is padding.]({{raw:assets/figures/06_buckets.png}})
+# ![两幅图：200 个请求按长度排好，四个桶画成台阶，台阶与长度之间的阴影是填充；上图等宽，填充 54%，下图最优，填充 37%]({{raw:assets/figures/06_buckets.png}})
 #
 # *图 2　200 个请求按长度排好，台阶是 4 个桶，阴影是填充。上：等宽的桶；下：填充最少的桶，在请求密集的地方更细。*
 

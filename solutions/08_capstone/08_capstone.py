@@ -399,7 +399,7 @@ def result_of(case, function, args, want, cause, step):
         return function(*args)
     except (ArithmeticError, AttributeError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:
         shown = f'{type(error).__name__}: {error}'
-        raise AssertionError(told(case, '函数抛出了异常', repr(want), shown, cause, step)) from error
+        raise AssertionError(told(case, '函数抛出了异常', want, shown, cause, step)) from error
 
 
 def check(case, function, args, want, cause, step):
