@@ -8,20 +8,18 @@ saves the grades in the gradebook and the executed notebook for formgrader.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbconvert.writers import FilesWriter
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.preprocessors import CheckCellMetadata, Execute, NbGraderPreprocessor
+from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, Execute
 from traitlets.config import Config
 
 from grader.files import write_atomic
@@ -29,48 +27,33 @@ from grader.gradebook.engine import transaction
 from grader.gradebook.overrides import Overrides
 from grader.gradebook.tree import CourseTree, write_notebook
 from grader.model import Execution, Notebook
-from grader.structure import nbgrader_metadata
-
-
-class TakeExecuted(NbGraderPreprocessor):
-    """Stands where nbgrader's Execute does and hands on a notebook that was executed before."""
-
-    executed: Notebook
-
-    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
-        executed = nbformat.from_dict(self.executed)
-        # What nbgrader computed for the tests (checksums, points) is kept; only outputs come from the execution.
-        computed = {c.metadata.nbgrader.grade_id: c.metadata.nbgrader for c in nb.cells if nbgrader_metadata(c)}
-        for cell in executed.cells:
-            block = nbgrader_metadata(cell)
-            if block and block["grade_id"] in computed:
-                cell.metadata["nbgrader"] = computed[block["grade_id"]]
-        return executed, resources
 
 
 class StudentAutograde(Autograde):
-    """nbgrader's Autograde for exactly one student, by name instead of by file pattern."""
+    """nbgrader's Autograde for exactly one student, by name instead of by file pattern, and in one pass.
+
+    nbgrader sanitizes the submission, writes it, reads it again and executes it, with a deep copy and a validation
+    after every step. Here the cells come from the instructor's copy and are executed already: what is left are the
+    steps that read and fill the gradebook.
+    """
+
+    LEFT_OUT = (ClearOutput, CheckCellMetadata, Execute)
 
     def enter(self, student: str, assignment: str, executed: Notebook) -> None:
         """Book one student; raises what nbgrader raises, after which the marker of the booking is missing."""
         self.writer = FilesWriter(parent=self, config=self.config)
         self.exporter = self.exporter_class(parent=self, config=self.config)
-        self._take = TakeExecuted(parent=self)
-        self._take.executed = executed
-        submitted = self._format_source(assignment, student)
-        self.notebooks = [os.path.join(submitted, f"{assignment}.ipynb")]
+        submitted = Path(self._format_source(assignment, student)) / f"{assignment}.ipynb"
+        self.notebooks = [str(submitted)]
         self.init_assignment(assignment, student)
-        for notebook in self.notebooks:
-            self.convert_single_notebook(notebook)
+        resources = self.init_single_notebook_resources(str(submitted))
+        notebook = nbformat.from_dict(executed)
+        for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
+            if step not in self.LEFT_OUT:
+                notebook, resources = step(parent=self, config=self.config)(notebook, resources)
+        nbformat.validate(notebook)
+        write_notebook(Path(self._format_dest(assignment, student)) / submitted.name, notebook, compact=True)
         self.set_permissions(assignment, student)
-
-    def _init_preprocessors(self) -> None:
-        self.exporter._preprocessors = []
-        chain = self.sanitize_preprocessors if self._sanitizing else self.autograde_preprocessors
-        for preprocessor in chain:
-            # The cells come from the instructor's copy, whose metadata was checked once, at release.
-            if preprocessor is not CheckCellMetadata:
-                self.exporter.register_preprocessor(self._take if preprocessor is Execute else preprocessor)
 
 
 class Book:
@@ -83,7 +66,6 @@ class Book:
         self.config.CourseDirectory.root = str(tree.root)
         self.config.CourseDirectory.db_url = tree.db_url
         self.config.CourseDirectory.assignment_id = tree.assignment
-        self.config.Exporter.optimistic_validation = True  # validate once, not after every step
 
     def enter(
         self,
@@ -133,7 +115,7 @@ class Book:
 
     def _write_submitted(self, student: str, submitted: Notebook, collected_at: datetime | None) -> None:
         path = self.tree.submitted(student)
-        write_notebook(path, submitted)
+        write_notebook(path, submitted, compact=True)
         if collected_at is not None:
             stamp = collected_at.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
             write_atomic(path.parent / "timestamp.txt", stamp + "\n")
