@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -82,6 +83,7 @@ def test_the_editions_hold_what_they_should(built: Path) -> None:
         assert secret not in student
     assert "raise NotImplementedError('请先完成 TODO 2：乘以 3')" in student
     metadata = json.loads(student)["metadata"]
+    assert re.fullmatch("[0-9a-f]{16}", metadata["course"].pop("release"))
     assert metadata["course"] == {"chapter": CHAPTER, "version": "2.3.4"}
     assert "version" not in metadata["language_info"]
 
