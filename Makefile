@@ -36,6 +36,10 @@ lab: setup build  ## JupyterLab on the notebooks; make lab DIR=out/class: formgr
 build: setup  ## masters in solutions/ → executed solutions/*.ipynb → notebooks/*.ipynb
 	$(PY) -m grader build
 
+# A folder for each, unless OUT is given.
+release: OUT = out/release
+grade report: OUT = out/class
+
 release: setup  ## make release SOURCE=file.ipynb OUT=dir: the student edition of any nbgrader notebook
 	$(PY) -m grader release $(SOURCE) --out $(OUT)
 
