@@ -193,8 +193,8 @@ def _behaviour(behaviour: Behaviour, verdict: dict[str, Any] | None, grade: Cell
     if verdict is None or (grade is not None and grade.auto != verdict["score"]):
         # Graded by nbgrader's own command, or not at all: the gradebook has points but no words.
         verdict = {"status": _status(score, behaviour.max_score), "message": "", "hidden": False}
-        if behaviour.manual and score is None:
-            verdict["message"] = "to be graded by hand"
+        if behaviour.manual:
+            verdict = _by_hand(verdict, grade)
     return {
         "grade_id": behaviour.grade_id,
         "title": behaviour.title,
@@ -206,6 +206,15 @@ def _behaviour(behaviour: Behaviour, verdict: dict[str, Any] | None, grade: Cell
         "step": behaviour.step,
         "by_hand": grade is not None and (grade.manual is not None or bool(grade.extra)),
     }
+
+
+def _by_hand(verdict: dict[str, Any], grade: CellGrade | None) -> dict[str, Any]:
+    """Words for a question that no test judges; an answer left as released has nbgrader's 0 at once."""
+    if grade is None or grade.score is None:
+        return {**verdict, "message": "to be graded by hand"}
+    if grade.manual is not None:
+        return {**verdict, "message": "graded by hand"}
+    return {**verdict, "status": "no_attempt"} if grade.score == 0 else verdict
 
 
 def _status(score: float | None, max_score: float) -> str:

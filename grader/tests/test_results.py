@@ -14,9 +14,10 @@ from grader.grade.outfolder import write_marker
 from grader.grade.records import Records, booked, record_of
 from grader.gradebook.booking import Book
 from grader.gradebook.engine import shared_session
+from grader.gradebook.scores import CellGrade
 from grader.gradebook.tree import CourseTree, register
 from grader.model import Flag, Submission
-from grader.results import collect_results, csv_text, table, why, write_results
+from grader.results import _behaviour, collect_results, csv_text, table, why, write_results
 from grader.structure import questions_of
 from grader.tests.classroom import CORRECT, executed, filled, release, source, student
 
@@ -208,3 +209,20 @@ def test_an_answer_in_words_is_a_question_graded_by_hand():
     essay["cell_type"] = "markdown"
     (question,) = questions_of({"cells": [essay]})
     assert question.behaviours[0].manual and question.max_score == 4
+
+
+@pytest.mark.parametrize(
+    ("grade", "status", "message"),
+    [
+        (CellGrade(None, None, None), "not_run", "to be graded by hand"),
+        (CellGrade(0.0, None, None), "no_attempt", ""),
+        (CellGrade(0.0, 3.0, None), "failed", "graded by hand"),
+        (CellGrade(None, 4.0, None), "passed", "graded by hand"),
+    ],
+)
+def test_an_answer_in_words_never_reads_as_a_failed_test(grade, status, message):
+    essay = cell("essay", solution=True, points=4)
+    essay["cell_type"] = "markdown"
+    (question,) = questions_of({"cells": [essay]})
+    shown = _behaviour(question.behaviours[0], None, grade)
+    assert (shown["status"], shown["message"]) == (status, message)
