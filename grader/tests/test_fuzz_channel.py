@@ -251,7 +251,11 @@ def test_keys_that_all_hash_alike_are_refused_before_a_table_of_them_is_built():
             codec.decode(data, codec.Caps(size=1 << 20))
 
 
-@pytest.mark.parametrize("value", [{object()}, {object(): 1}, {(1, object())}, frozenset([lambda: 1])], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [{object()}, {object(): 1}, {(1, object())}, frozenset([lambda: 1])],
+    ids=["set", "dict", "tuple in set", "function"],
+)
 def test_a_set_of_objects_is_refused_with_words_and_is_no_forgery(value):
     with pytest.raises(codec.CodecError, match="no plain values"):
         codec.encode(value)

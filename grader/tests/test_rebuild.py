@@ -492,7 +492,11 @@ def test_attempted(answer, attempted):
         assert cell(rebuilt.notebook, "q1")["source"] == stub("q1")
 
 
-@pytest.mark.parametrize("cells", [[], [code("x = 1")], [text("```python\ny = 2\n```")], [code(RELU)]], ids=repr)
+@pytest.mark.parametrize(
+    "cells",
+    [[], [code("x = 1")], [text("```python\ny = 2\n```")], [code(RELU)]],
+    ids=["none", "other code", "text", "answer"],
+)
 def test_no_reference_solution_ever_comes_back(cells):
     rebuilt = rebuild(source(), release(), {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
     check_instructors_part(rebuilt)
