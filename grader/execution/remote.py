@@ -226,7 +226,8 @@ class Session:
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call ``name`` in the student's process; changed arguments are changed here too."""
-        self.values.clear()
+        # A call may change any value, but a function's proxy names it, whatever the name stands for by then.
+        self.values = {n: v for n, v in self.values.items() if type(v) is StudentFunction}
         encoded = [codec.encode(a, REQUEST_CAPS, strict=True) for a in (*args, *kwargs.values())]
         named = list(zip(kwargs, encoded[len(args) :], strict=True))
         message = {"op": "call", "name": name, "args": encoded[: len(args)], "kwargs": named}

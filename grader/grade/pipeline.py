@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from grader.grade.records import (
     fingerprint,
     record_of,
 )
-from grader.grade.workers import local_pool, run_jobs
+from grader.grade.workers import KeptPool, local_pool, run_jobs
 from grader.gradebook.booking import Book
 from grader.gradebook.engine import shared_session
 from grader.gradebook.scores import read_grades
@@ -86,7 +86,8 @@ def grade(options: GradeOptions) -> tuple[Path, Results]:
     outfolder.keep_apart(options.submissions, out)
     submissions = _collect(options, edition)
     outfolder.claim(out, options.assignment, edition.path, edition.digest, force=options.force)
-    with outfolder.one_writer(out), shared_session():
+    with outfolder.one_writer(out), shared_session(), KeptPool(options.make_executor, options.workers) as pool:
+        options = replace(options, make_executor=pool)
         _check_only(options, edition, out)
         _check_reference(options, edition, sandbox, out)
         tree = CourseTree(out, options.assignment)

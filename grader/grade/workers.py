@@ -29,6 +29,34 @@ def local_pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
 
 
+class KeptPool:
+    """A maker of executors that hands out the same one until it is discarded. Use as a context manager.
+
+    Args:
+        workers: of the executor, however few its first user asks for.
+    """
+
+    def __init__(self, make: Callable[[int], Executor], workers: int) -> None:
+        self.make, self.workers = make, workers
+        self.executor: Executor | None = None
+
+    def __call__(self, _: int) -> Executor:
+        if self.executor is None:
+            self.executor = self.make(self.workers)
+        return self.executor
+
+    def discard(self) -> None:
+        if self.executor is not None:
+            _stop(self.executor)
+            self.executor = None
+
+    def __enter__(self) -> KeptPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+
 def run_jobs(
     jobs: Iterable[Job],
     function: Callable[[Job], Outcome],
@@ -46,7 +74,8 @@ def run_jobs(
 
     Args:
         function: what to run; picklable, and so is what it takes and returns.
-        make_executor: any maker of ``concurrent.futures`` executors, given the number of workers.
+        make_executor: any maker of ``concurrent.futures`` executors, given the number of workers. The executor is
+            stopped at the end, unless it is a :class:`KeptPool`'s and idle.
     """
     run = _Run(jobs, function, workers, deadline_s, make_executor)
     try:
@@ -55,7 +84,8 @@ def run_jobs(
             yield from run.collect()
             yield from run.give_up_overdue()
     finally:
-        _stop(run.executor)
+        if run.running or not isinstance(make_executor, KeptPool):
+            run.stop()
 
 
 class _Run:
@@ -124,9 +154,15 @@ class _Run:
             future = self.executor.submit(self.function, job)
         self.running[future] = (job, time.monotonic())
 
+    def stop(self) -> None:
+        if isinstance(self.make_executor, KeptPool):
+            self.make_executor.discard()
+        else:
+            _stop(self.executor)
+
     def _restart(self) -> list[Job]:
         """Replace the executor; returns the jobs that were under way."""
-        _stop(self.executor)
+        self.stop()
         self.executor = self.make_executor(self.workers)
         jobs = [job for job, _ in self.running.values()]
         self.running.clear()

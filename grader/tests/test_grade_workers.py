@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from grader.grade.job import Job, Outcome
-from grader.grade.workers import run_jobs
+from grader.grade.workers import KeptPool, local_pool, run_jobs
 from grader.model import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +71,21 @@ def test_any_executor_will_do():
     assert {name: outcome.status for name, outcome in found.items()} == {
         "a": "graded", "raises": "crashed", "b": "graded"
     }  # fmt: skip
+
+
+def test_a_kept_pool_serves_several_runs_and_is_renewed_when_it_breaks():
+    made = []
+
+    def make(workers):
+        made.append(local_pool(workers))
+        return made[-1]
+
+    with KeptPool(make, 2) as pool:
+        for names in (["a"], ["b", "c"], ["dies"], ["d", "e"]):
+            found = outcomes(names, 2, make_executor=pool)
+            assert [o.status for o in found.values()] == ["crashed" if n == "dies" else "graded" for n in names]
+        assert len(made) == 2
+    assert all(not executor._processes for executor in made)
 
 
 def test_no_worker_outlives_a_killed_grader():
