@@ -253,7 +253,7 @@ def zipped(name: str) -> bytes:
         (zipped("ps1.ipynb"), "zip"),
         (zipped("word/document.xml"), "Word"),
         (zipped("xl/workbook.xml"), "Excel"),
-        (gzip.compress(b"{}"), "gzip"),
+        (gzip.compress(b"{}", mtime=0), "gzip"),
         (b"Rar!\x1a\x07\x00", "RAR"),
         (b"7z\xbc\xaf\x27\x1c\x00", "7z"),
         (b"%PDF-1.7\n", "PDF"),
