@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -93,10 +94,14 @@ def serve_one(connection: Any, announce: bool = False) -> None:
 
 
 class _Server:
-    """The parent's end of a running server. One for each process that calls `execute`."""
+    """The parent's end of a running server.
 
-    def __init__(self) -> None:
-        self.owner = os.getpid()
+    One for each process that calls `execute`, or, ``shared``, one for all that are forked from the one that made it:
+    every order is one packet, so that several can order at once.
+    """
+
+    def __init__(self, *, shared: bool = False) -> None:
+        self.owner = None if shared else os.getpid()
         self.lock = threading.Lock()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
@@ -111,13 +116,24 @@ class _Server:
         self.socket = ours
 
     def usable(self) -> bool:
-        return self.owner == os.getpid() and self.process.poll() is None
+        if self.owner not in (None, os.getpid()):
+            return False
+        poll = select.poll()
+        poll.register(self.socket, 0)
+        return not poll.poll(0)  # the other end is open
 
     def fork(self, order: dict[str, Any]) -> Connection:
         ours, theirs = socket.socketpair()
         with theirs, self.lock:
             socket.send_fds(self.socket, [json.dumps(order).encode()], [theirs.fileno()])
         return Connection(ours.detach())
+
+
+def share() -> None:
+    """Start a server for this process and all that will be forked from it. Call it while there is one thread."""
+    global _server
+    if FORKS:
+        _server = _Server(shared=True)
 
 
 def _running() -> _Server:
@@ -136,20 +152,21 @@ def serve(fd: int) -> None:
     importlib.import_module("grader.execution.tester")
     importlib.import_module("grader.sandbox.warm")
     zygote.settle()
-    children: list[int] = []
+    children: dict[int, int] = {}  # number of each by pid
     while True:
         data, fds, _, _ = socket.recv_fds(control, 4096, 1)
         if not data:
             return
         order = json.loads(data)
-        children = [pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0]
-        _import(order["preload"])
+        children = {pid: number for pid, number in children.items() if os.waitpid(pid, os.WNOHANG)[0] == 0}
+        number = min(set(range(len(children) + 1)) - set(children.values()))
         if order["kind"] == "bwrap":
-            sandbox.keep_warm(tuple(order["students"]))
+            sandbox.keep_warm(tuple(order["students"]), number)
+        _import(order["preload"])
         pid = os.fork()
         if pid == 0:
             _child(control, fds[0])
-        children.append(pid)
+        children[pid] = number
         os.close(fds[0])
 
 

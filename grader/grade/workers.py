@@ -16,7 +16,7 @@ from multiprocessing.connection import wait as wait_for_sentinel
 from grader.grade.job import Job, Outcome, failure
 
 # What a worker needs is imported once, in the server process from which all workers are forked.
-_PRELOAD = ["grader.execution", "grader.rebuild", "grader.grade.job"]
+_PRELOAD = ["grader.execution", "grader.rebuild", "grader.grade.job", "grader.execution.shared"]
 
 
 def local_pool(workers: int) -> ProcessPoolExecutor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -24,7 +25,8 @@ APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 USERNS = (Path("/proc/sys/kernel/unprivileged_userns_clone"), Path("/proc/sys/user/max_user_namespaces"))
 RESTARTS = 3  # of a zygote that died, most likely for want of memory
 
-_zygote: Zygote | None = None
+_zygote: Zygote | None = None  # for the next call of `start`
+_zygotes: dict[int, Zygote] = {}
 _starts = 0
 _modules: tuple[str, ...] = ()
 
@@ -64,29 +66,35 @@ def start(limits: Limits, kind: str) -> Sandbox:
     return process.Bubblewrap(limits, found)
 
 
-def keep_warm(modules: tuple[str, ...]) -> None:
+def keep_warm(modules: tuple[str, ...], number: int = 0) -> None:
     """Have later calls of `start`, here and in processes forked from this one, fork from a process that is warm.
 
     Call it in a process that outlives many students' and runs one thread. It starts the process, once, or again when
     it is gone.
 
     Args:
-        modules: what the next submission imports; the warm process will have it imported.
+        modules: what the next submission imports; the warm process begins to import it.
+        number: of the submission among those that run now, from 0. Where all have one user, each takes a warm process
+            of its own.
     """
     global _zygote, _modules, _starts
     from grader.sandbox import warm
 
-    _modules = modules
-    if _zygote is not None and not _zygote.alive():
-        _zygote.close()
-        _zygote = None
+    _modules, _zygote = modules, None
     mode = _probe()
-    if _zygote is None and isinstance(mode, str) and _starts <= RESTARTS:
+    if isinstance(mode, GraderError):
+        return
+    number = 0 if mode == "root" else number
+    _zygote = _zygotes.get(number)
+    if _zygote is not None and not _zygote.alive():
+        _zygotes.pop(number).close()
+        _zygote = None
+    if _zygote is None and _starts <= RESTARTS + len(_zygotes):
         _starts += 1
-        try:
-            _zygote = warm.Zygote(mode)
-        except OSError:
-            return
+        with contextlib.suppress(OSError):
+            _zygote = _zygotes[number] = warm.Zygote(mode)
+    if _zygote is not None:
+        _zygote.load(modules)
 
 
 @lru_cache(maxsize=1)

@@ -36,6 +36,7 @@ class Zygote:
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
+        self._loaded: set[str] = set()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         words = [str(theirs.fileno()), "warm", *command.package_paths()]
         # bubblewrap writes its pid there, and would hang with nobody to read it.
@@ -48,6 +49,14 @@ class Zygote:
         poll = select.poll()
         poll.register(self.control, 0)
         return not poll.poll(0)
+
+    def load(self, modules: tuple[str, ...]) -> None:
+        """Have it import them, in the background. What isn't new costs nothing."""
+        new = [name for name in modules if name not in self._loaded]
+        if new:
+            self._loaded.update(new)
+            with contextlib.suppress(OSError):  # the order will find it gone
+                self.control.send(json.dumps({"modules": new}).encode())
 
     def order(self, message: dict[str, Any], channel: int, leash: int) -> None:
         try:
@@ -144,9 +153,6 @@ def order(limits: Limits, mode: str) -> dict[str, Any]:
     if program is None:
         raise NotWarm("without a filter a child could make a user namespace")
     sizes = {"/dev/shm": command.shm_size(limits), "/tmp": limits.tmpfs}
-    for path in command.visible_paths():
-        if path.startswith(tuple(f"{folder}/" for folder in sizes)):
-            raise NotWarm(f"the empty temporary folders would hide {path}")
     allowed = process.rlimits_inside(limits, mode)
     if "RLIMIT_NPROC" in allowed:
         extra = 1 if mode == "root" else 3  # the first process; a user's zygote and its bubblewrap count, too

@@ -23,6 +23,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
 NEWNS, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x00020000, 0x04000000, 0x08000000, 0x20000000, 0x40000000
@@ -31,6 +32,7 @@ SET_DUMPABLE, SET_SECCOMP, CAPBSET_DROP, CAP_AMBIENT = 4, 22, 24, 47
 HARDENED = ("sys", "sysrq-trigger", "irq", "bus")  # what bubblewrap makes read-only in /proc
 ORDER_CAP = 1 << 16
 HUGE = 2 << 20
+WAIT_S = 1.0
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -58,7 +60,10 @@ def serve(fd: int, worker_module: Any, codec_module: Any, paths: list[str]) -> N
         if not data:
             os._exit(0)
         order = codec.loads(data)
-        children = [pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        if not fds:
+            loaded(order["modules"])
+            continue
+        children = _living(children, WAIT_S if order["alone"] else 0)
         channel, leash = fds
         try:
             refused = loaded(order["modules"]) or ("busy" if children and order["alone"] else "")
@@ -71,6 +76,16 @@ def serve(fd: int, worker_module: Any, codec_module: Any, paths: list[str]) -> N
         finally:
             os.close(channel)
             os.close(leash)
+
+
+def _living(children: list[int], wait_s: float) -> list[int]:
+    """Those that haven't ended; waits that long for the last one, which may be about to."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        children = [pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        if not children or time.monotonic() >= deadline:
+            return children
+        time.sleep(0.005)
 
 
 def loaded(modules: list[str]) -> str:
