@@ -153,6 +153,9 @@ def order(limits: Limits, mode: str) -> dict[str, Any]:
     if program is None:
         raise NotWarm("without a filter a child could make a user namespace")
     sizes = {"/dev/shm": command.shm_size(limits), "/tmp": limits.tmpfs}
+    for path in command.visible_paths():
+        if path.startswith(tuple(f"{folder}/" for folder in sizes)):
+            raise NotWarm(f"the empty temporary folders would hide {path}")
     allowed = process.rlimits_inside(limits, mode)
     if "RLIMIT_NPROC" in allowed:
         extra = 1 if mode == "root" else 3  # the first process; a user's zygote and its bubblewrap count, too

@@ -531,3 +531,10 @@ def test_the_limits_reach_the_process():
     shown = said(f"import resource as r\nprint([r.getrlimit(getattr(r, 'RLIMIT_' + n)) for n in {names}])", limits)
     assert eval(shown) == [(33, 38), (99, 99), (1 << 20, 1 << 20), (3 << 30, 3 << 30), (0, 0)]
     assert process.rlimits(limits, own_processes=True)["RLIMIT_NPROC"] == (55, 55)
+
+
+def test_a_python_below_tmp_starts_cold(zygote, monkeypatch):
+    """A forked submission gets an empty /tmp of its own, which would hide an environment that lies in it."""
+    monkeypatch.setattr(command, "visible_paths", lambda: ["/tmp/course/.venv"])
+    with pytest.raises(warm.NotWarm, match="would hide /tmp/course/.venv"):
+        warm.Warm(Limits(), zygote)
