@@ -80,14 +80,18 @@ def grade(options: GradeOptions) -> tuple[Path, Results]:
     Raises:
         GraderError: nothing was graded, for the reason it gives; or another process is grading into the folder.
     """
+    with KeptPool(options.make_executor, options.workers) as pool:
+        return _grade(replace(options, make_executor=pool.start()))
+
+
+def _grade(options: GradeOptions) -> tuple[Path, Results]:
     sandbox = _sandbox(options.unsafe_no_sandbox, elsewhere=options.on_cluster)
     edition = load_edition(options.assignment, options.source)
     out = (options.out or Path("out") / options.assignment).resolve()
     outfolder.keep_apart(options.submissions, out)
     submissions = _collect(options, edition)
     outfolder.claim(out, options.assignment, edition.path, edition.digest, force=options.force)
-    with outfolder.one_writer(out), shared_session(), KeptPool(options.make_executor, options.workers) as pool:
-        options = replace(options, make_executor=pool)
+    with outfolder.one_writer(out), shared_session():
         _check_only(options, edition, out)
         _check_reference(options, edition, sandbox, out)
         tree = CourseTree(out, options.assignment)

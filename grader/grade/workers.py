@@ -40,6 +40,11 @@ class KeptPool:
         self.make, self.workers = make, workers
         self.executor: Executor | None = None
 
+    def start(self) -> KeptPool:
+        """Start a worker, with the servers that it needs, while this process is still busy with other things."""
+        self(self.workers).submit(_nothing)
+        return self
+
     def __call__(self, _: int) -> Executor:
         if self.executor is None:
             self.executor = self.make(self.workers)
@@ -55,6 +60,10 @@ class KeptPool:
 
     def __exit__(self, *_: object) -> None:
         self.discard()
+
+
+def _nothing() -> None:
+    """The first job of a pool."""
 
 
 def run_jobs(
