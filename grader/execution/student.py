@@ -316,5 +316,8 @@ class Student:
                 continue
             except (Closed, codec.CodecError):
                 return None
-            return reply.get("status") if reply.get("ended") == self._test.grade_id else None
+            if reply.get("ended") == self._test.grade_id:
+                return reply.get("status")
+            self.forged += 1  # the runner tells of no other test's end now
+            return None
         return None

@@ -188,7 +188,7 @@ def adopted() -> Iterator[list[str]]:
     try:
         yield left
         deadline = time.monotonic() + 20
-        while found := [p for p in survivors(me) if p.pid not in before]:
+        while found := [p for p in survivors(me) if not before & {p.pid, *ancestors(p)}]:
             if time.monotonic() > deadline:
                 left += [described(p) for p in found]
                 for process in found:
@@ -210,6 +210,13 @@ def survivors(me: psutil.Process) -> list[psutil.Process]:
             if process.name().startswith(SURVIVOR[:15]) or me.pid in {p.pid for p in process.parents()}:
                 found.append(process)
     return found
+
+
+def ancestors(process: psutil.Process) -> set[int]:
+    """The processes above this one: what a browser of another test starts meanwhile is below the browser."""
+    with contextlib.suppress(psutil.Error):
+        return {parent.pid for parent in process.parents()}
+    return set()
 
 
 def described(process: psutil.Process) -> str:
