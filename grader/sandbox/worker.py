@@ -507,6 +507,9 @@ class Worker:
 
     def begin(self, wire: Wire) -> None:
         """Take up a channel, in a process that was prepared before it was forked."""
+        import gc
+
+        gc.unfreeze()  # what code sees in gc.get_objects() is the same as after a cold start
         self.wire = wire
         with contextlib.suppress(Exception):  # the folder was made in the home of the process that forked
             self.shell.profile_dir.check_dirs()
