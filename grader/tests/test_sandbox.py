@@ -396,7 +396,10 @@ def assert_nothing_is_left() -> None:
     """No bubblewrap below this process, and no process of a sandbox's users."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        left = [p for p in bubblewraps() if not is_warm(p) or len(living_below(p)) > 2]
+        try:
+            left = [p for p in bubblewraps() if not is_warm(p) or len(living_below(p)) > 2]
+        except psutil.Error:  # one ended while we looked
+            continue
         left += [p for p in psutil.process_iter(["cmdline"]) if "time.sleep(99)" in " ".join(p.info["cmdline"] or ())]
         if not left:
             return
@@ -406,7 +409,7 @@ def assert_nothing_is_left() -> None:
 
 def bubblewraps() -> list[psutil.Process]:
     """Those below this process, the outer one of each."""
-    found = [p for p in psutil.Process().children(recursive=True) if p.name() == "bwrap"]
+    found = [p for p in living_below(psutil.Process()) if p.name() == "bwrap"]
     return [p for p in found if p.parent() is None or p.parent().name() != "bwrap"]
 
 
