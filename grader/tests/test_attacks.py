@@ -28,9 +28,7 @@ def graded(tmp_path_factory) -> school.School:
 @pytest.mark.parametrize("case", school.ATTACKS, ids=lambda case: case.name)
 def test_an_attack_earns_what_its_honest_code_earns(graded, case: Case):
     entry = graded.entry(case.place)
-    assert entry["score"] == case.score, entry
-    # On a loaded machine an attack may run into its time before it fails; what it earns stays the same.
-    assert entry["status"] in {case.status, "partial"}, entry
+    assert (entry["score"], entry["status"]) == (case.score, case.status), entry
     assert set(case.flags) <= {flag["kind"] for flag in entry["flags"]}
 
 

@@ -207,7 +207,7 @@ import atexit
 atexit.register(lambda: raw(frame({"value": 41})))
 os.register_at_fork(after_in_child=lambda: raw(frame({"ended": "q1_visible", "status": 0})))
 """,
-    # no flag is asked for: whether such a message meets a reader depends on the machine
+    flags=("forged_reply",),
 )
 in_cell(
     "forge_forked_child",
