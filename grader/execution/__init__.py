@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from grader.execution.run import execute
+from grader.execution.run import execute, warm_up
 
-__all__ = ["execute"]
+__all__ = ["execute", "warm_up"]

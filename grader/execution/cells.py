@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import marshal
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from grader.model import SKIP_TAGS, Notebook
@@ -32,7 +34,10 @@ class StudentCell:
 
 @dataclass(frozen=True)
 class TestCell:
-    """A graded test. ``question`` is the key of the solution cell it belongs to, if there is one."""
+    """A graded test. ``question`` is the key of the solution cell it belongs to, if there is one.
+
+    program: as `compiled` makes it; empty where the source is no Python.
+    """
 
     __test__ = False  # not a pytest class
 
@@ -44,10 +49,11 @@ class TestCell:
     question: str | None
     hidden_lines: frozenset[int]
     names: frozenset[str]
+    program: bytes = b""
 
     @property
     def filename(self) -> str:
-        return f"<test {self.index}>"
+        return _filename(self.index)
 
 
 @dataclass
@@ -107,9 +113,41 @@ def _test(index: int, source: str, meta: dict[str, Any], nbgrader: dict[str, Any
         question=question.key if question else None,
         hidden_lines=hidden_lines(source),
         names=bound_names(source),
+        program=_program(source, _filename(index)),
     )
 
 
+def _filename(index: int) -> str:
+    return f"<test {index}>"
+
+
+@lru_cache(maxsize=512)
+def _program(source: str, filename: str) -> bytes:
+    try:
+        return marshal.dumps(compiled(source, filename))
+    except (SyntaxError, ValueError):
+        return b""
+
+
+def compiled(source: str, filename: str) -> tuple[Any, Any]:
+    """The code of a cell, and that of its last line where a notebook would show its value, else None.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    body = ast.parse(source, filename).body
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    shown = None if last is None else ast.Expression(last.value)
+    if last is not None and source.rstrip().endswith(";"):
+        body, shown = [*body, last], None
+    codes = [
+        None if tree is None else compile(tree, filename, mode, dont_inherit=True)
+        for tree, mode in ((ast.Module(body, []), "exec"), (shown, "eval"))
+    ]
+    return codes[0], codes[1]
+
+
+@lru_cache(maxsize=512)
 def hidden_lines(source: str) -> frozenset[int]:
     """Numbers (from 1) of the lines between the markers of hidden tests, markers included."""
     hidden: set[int] = set()
@@ -123,6 +161,7 @@ def hidden_lines(source: str) -> frozenset[int]:
     return frozenset(hidden)
 
 
+@lru_cache(maxsize=512)
 def bound_names(source: str) -> frozenset[str]:
     """Names that an instructor's cell binds at its top level; none when it is no plain Python."""
     import symtable

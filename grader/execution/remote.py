@@ -10,6 +10,7 @@ from typing import Any
 
 from grader.channel import codec
 from grader.channel.wire import Channel, Closed, TimedOut
+from grader.execution.stubs import Stub
 from grader.model import Limits
 
 REQUEST_CAPS = codec.Caps(size=256 << 20, depth=512, elements=20_000_000)
@@ -126,19 +127,24 @@ class Session:
     """The student's process during one test.
 
     Args:
-        channel: to the process that answers this test.
+        connect: makes the channel to the process that answers this test, when the test first wants something of it.
+            May raise `Stop`.
         ended: called once when the process can't answer any more; tells the status and the reason.
         overdue: function → in how many tests it ran out of time; shared by the sessions of one student.
+        stubs: functions for which no process need be asked.
     """
 
     def __init__(
         self,
-        channel: Channel,
+        connect: Callable[[], Channel],
         limits: Limits,
         ended: Callable[[str], Stop],
         overdue: dict[str, int] | None = None,
+        stubs: dict[str, Stub] | None = None,
     ) -> None:
-        self.channel = channel
+        self.connect = connect
+        self.channel: Channel | None = None
+        self.stubs = stubs or {}
         self.overdue = {} if overdue is None else overdue
         self.limits = limits
         self.ended = ended
@@ -150,13 +156,14 @@ class Session:
         """Send one request and return the reply to it; any failure ends the session."""
         if self.stop is not None:
             raise self.stop
+        channel = self._connected()
         token = secrets.token_hex(8)
         begun = time.monotonic()
         impatient = self.overdue.get(message["name"], 0) >= PATIENCE
         deadline = begun + min(self.limits.call_s * (IMPATIENT if impatient else 1), self.left)
         try:
-            self.channel.send({**message, "id": token}, deadline)
-            reply = self.channel.receive(deadline, 2 * size + 65536)
+            channel.send({**message, "id": token}, deadline)
+            reply = channel.receive(deadline, 2 * size + 65536)
             if reply.get("limit") == "output":
                 raise self._fail("output")
             if reply.get("id") != token:
@@ -172,6 +179,15 @@ class Session:
             raise self._fail("forged") from None
         finally:
             self.left -= time.monotonic() - begun
+
+    def _connected(self) -> Channel:
+        if self.channel is None:
+            try:
+                self.channel = self.connect()
+            except Stop as stop:
+                self.stop = stop
+                raise
+        return self.channel
 
     def _fail(self, why: str) -> Stop:
         self.stop = self.ended(why)
@@ -201,6 +217,8 @@ class Session:
         """What ``name`` is in the student's process: a value, or a proxy for what can be called."""
         if name in self.values:
             return self.values[name]
+        if name in self.stubs:
+            return Unfilled(self.stubs[name], self)
         reply = self.request({"op": "get", "name": name}, self.limits.reply)
         kind = reply.get("kind")
         if kind == "value":
@@ -271,6 +289,19 @@ class StudentFunction(codec.Reference):
 
     def __repr__(self) -> str:
         return f"<function {self.name}>"
+
+
+class Unfilled(StudentFunction):
+    """A function that is still as it was given out, and is known to raise."""
+
+    __slots__ = ("_stub",)
+
+    def __init__(self, stub: Stub, session: Session) -> None:
+        super().__init__(stub.name, session)
+        self._stub = stub
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise exception(self._stub.error(args, kwargs))
 
 
 def update(old: Any, new: Any) -> Any:

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from grader import sandbox
+from grader.execution.cells import Cells
+from grader.imports import quick_imports
 from grader.model import ExecutionRequest
 from grader.sandbox import zygote
 
@@ -39,8 +41,8 @@ class Child:
         self.process = process
         self._pidfd: int | None = None
 
-    def begin(self, request: ExecutionRequest, hung: frozenset[str]) -> None:
-        self.connection.send((request, hung))
+    def begin(self, request: ExecutionRequest, cells: Cells, hung: frozenset[str]) -> None:
+        self.connection.send((request, cells, hung))
         if self.process is None:
             pid = self.connection.recv()
             with contextlib.suppress(OSError, AttributeError):
@@ -78,18 +80,35 @@ def child(preload: tuple[str, ...], students: tuple[str, ...] = (), kind: str = 
     return Child(ours, process)
 
 
+def warm_up(preload: tuple[str, ...], students: tuple[str, ...]) -> None:
+    """Have the modules imported, in the background, for which `child` will soon ask; for the sandbox there is here."""
+    if FORKS:
+        _running().prepare({"preload": preload, "students": students, "kind": "bwrap"})
+
+
 def serve_one(connection: Any, announce: bool = False) -> None:
-    """Handle one request: the life of a trusted process. ``announce``: tell its pid first."""
+    """Handle one request: the life of a trusted process. It reports lists of events.
+
+    announce: tell its pid first.
+    """
     from grader.errors import GraderError
     from grader.execution import tester
 
-    request, hung = connection.recv()
+    request, cells, hung = connection.recv()
     if announce:
         connection.send(os.getpid())
+    held: list[tuple[Any, ...]] = []
+
+    def emit(*event: Any) -> None:
+        held.append(event)
+        if event[0] != "test":  # the next event follows at once
+            connection.send(held)
+            held.clear()
+
     try:
-        tester.run(request, lambda *event: connection.send(event), hung)
+        tester.run(request, cells, emit, hung)
     except GraderError as e:
-        connection.send(("problem", e.subject, e.cause, e.remedy))
+        emit("problem", e.subject, e.cause, e.remedy)
     connection.close()
 
 
@@ -122,6 +141,10 @@ class _Server:
         poll.register(self.socket, 0)
         return not poll.poll(0)  # the other end is open
 
+    def prepare(self, order: dict[str, Any]) -> None:
+        with self.lock:
+            self.socket.send(json.dumps(order).encode())
+
     def fork(self, order: dict[str, Any]) -> Connection:
         ours, theirs = socket.socketpair()
         with theirs, self.lock:
@@ -149,8 +172,9 @@ def serve(fd: int) -> None:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=fd)
     control.set_inheritable(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    importlib.import_module("grader.execution.tester")
-    importlib.import_module("grader.sandbox.warm")
+    with quick_imports():
+        importlib.import_module("grader.execution.tester")
+        importlib.import_module("grader.sandbox.warm")
     zygote.settle()
     children: dict[int, int] = {}  # number of each by pid
     while True:
@@ -163,6 +187,8 @@ def serve(fd: int) -> None:
         if order["kind"] == "bwrap":
             sandbox.keep_warm(tuple(order["students"]), number)
         _import(order["preload"])
+        if not fds:
+            continue
         pid = os.fork()
         if pid == 0:
             _child(control, fds[0])
@@ -172,9 +198,10 @@ def serve(fd: int) -> None:
 
 def _import(modules: list[str]) -> None:
     missing = [name for name in modules if name not in sys.modules]
-    for name in missing:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    with quick_imports():
+        for name in missing:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
     if missing:
         zygote.settle()
 

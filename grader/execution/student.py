@@ -15,6 +15,7 @@ from grader.channel import codec
 from grader.channel.wire import Channel, Closed, TimedOut
 from grader.execution.cells import Cells, StudentCell, TestCell
 from grader.execution.remote import Session, Stop, exception
+from grader.execution.stubs import Stub, stubs_of
 from grader.model import ExecutionRequest
 from grader.sandbox.process import Sandbox
 
@@ -61,6 +62,7 @@ class Student:
     def __init__(self, request: ExecutionRequest, cells: Cells, started: Callable[[int], None]) -> None:
         self.limits = request.limits
         self.kind = request.sandbox
+        self.attempted = request.attempted
         self.cells = cells
         self.started = started
         self.runs: dict[str, CellRun] = {}
@@ -233,8 +235,26 @@ class Student:
 
     # ------------------------------------------------------------------------------------------------- the tests
 
-    def session(self, test: TestCell) -> Session:
+    def session(self, test: TestCell, restarting: Callable[[bool], None]) -> Session:
         """A session for one test, against a process in the state that the cells left.
+
+        Args:
+            restarting: called with True before the cells have to run again, and with False after that.
+        """
+        return Session(
+            lambda: self._connect(test, restarting), self.limits, self._ended, self.overdue, self._stubs(test)
+        )
+
+    def _stubs(self, test: TestCell) -> dict[str, Stub]:
+        """The functions of the test's own question, where that was left as it was given out."""
+        cell = self.cells.by_key(test.question)
+        run = self.runs.get(cell.key) if cell else None
+        if cell is None or self.attempted.get(cell.grade_id, True) or run is None or run.status != "ok":
+            return {}
+        return stubs_of(cell)
+
+    def _connect(self, test: TestCell, restarting: Callable[[bool], None]) -> Channel:
+        """A channel to a process that answers this test.
 
         Raises:
             Stop: no such process can be had.
@@ -243,7 +263,10 @@ class Student:
         if stray is not None:
             self.forged += bool(stray)
             self.discard()
-        self.prepare()
+        if self.sandbox is None:
+            restarting(True)
+            self.prepare()
+            restarting(False)
         assert self.sandbox is not None
         message = {"test": test.grade_id, "question": test.question or ""}
         deadline = time.monotonic() + FORK_S
@@ -252,11 +275,11 @@ class Student:
         try:
             if not self.fork:
                 channel.send({"op": "answer", **message}, deadline)
-                return Session(channel, self.limits, self._ended, self.overdue)
+                return channel
             ours, theirs = socket.socketpair()
             with theirs:
                 channel.send({"op": "test", **message}, deadline, (theirs.fileno(),))
-            return Session(Channel(ours), self.limits, self._ended, self.overdue)
+            return Channel(ours)
         except (TimedOut, Closed):
             status, text = self._cause()
             self.discard()
@@ -283,6 +306,8 @@ class Student:
 
     def release(self, session: Session) -> None:
         """After a test: end its process; keep the student's if the test left no trace in it."""
+        if session.channel is None:
+            return
         if session.channel is not getattr(self.sandbox, "channel", None):
             session.channel.close()
         if session.stop is None:

@@ -6,10 +6,10 @@ rest.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import io
 import linecache
+import marshal
 import random
 import sys
 import time
@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from grader.execution import verdict
-from grader.execution.cells import Cells, TestCell, classify, imports
+from grader.execution.cells import Cells, TestCell, compiled, imports
 from grader.execution.namespace import TestNamespace
 from grader.execution.remote import TEST_CALLS, Stop
 from grader.execution.student import DEFINITIONS_S, REPLAYS, CellRun, Student
@@ -30,15 +30,15 @@ START_S = 180.0
 Emit = Callable[..., None]
 
 
-def run(request: ExecutionRequest, emit: Emit, hung: frozenset[str] = frozenset()) -> None:
+def run(request: ExecutionRequest, cells: Cells, emit: Emit, hung: frozenset[str] = frozenset()) -> None:
     """Run cells and tests, reporting each step.
 
     Args:
+        cells: of the request's notebook.
         emit: called with ``"phase", name, seconds`` (what comes next and how long it may take), ``"process", pid``,
             ``"cells", {index: outputs}``, ``"test", index, outcome, outputs``, ``"done", notes, flags, timing``.
         hung: tests that did not come to an end in an earlier try, by grade_id; they are left out.
     """
-    cells = classify(request.notebook)
     timing: dict[str, float] = {}
     begun = time.monotonic()
     limits = request.limits
@@ -159,15 +159,16 @@ def _run_once(
     """Run one test against a fresh process and judge it. No exception of the test or of the student leaves."""
     limits = student.limits
     printed = Printed(limits.output)
-    emit("phase", test.grade_id, START_S + limits.notebook_s)  # the cells may have to run again
-    try:
-        session = student.session(test)
-    except Stop as stop:
-        return verdict.judge(context, test, None, None, stop, "")
+    allowed = TEST_CALLS * limits.call_s + TEST_S
+
+    def restarting(begins: bool) -> None:
+        emit("phase", test.grade_id, START_S + limits.notebook_s if begins else allowed)
+
+    emit("phase", test.grade_id, allowed)
+    session = student.session(test, restarting)
     error: BaseException | None = None
     value = None
     namespace.session = session
-    emit("phase", test.grade_id, TEST_CALLS * limits.call_s + TEST_S)
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(Printed(0)):
             value = execute(test, namespace)
@@ -193,17 +194,9 @@ def execute(test: TestCell, namespace: TestNamespace) -> Any:
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
     linecache.cache[test.filename] = (len(test.source), None, test.source.splitlines(True), test.filename)
-    body = ast.parse(test.source, test.filename).body
-    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-    exec(_code(ast.Module(body, []), test, "exec"), namespace.globals)
-    if last is None:
-        return None
-    value = eval(_code(ast.Expression(last.value), test, "eval"), namespace.globals)
-    return None if test.source.rstrip().endswith(";") else value
-
-
-def _code(tree: Any, test: TestCell, mode: str) -> Any:
-    return compile(tree, test.filename, mode, dont_inherit=True)
+    body, shown = marshal.loads(test.program) if test.program else compiled(test.source, test.filename)
+    exec(body, namespace.globals)
+    return None if shown is None else eval(shown, namespace.globals)
 
 
 def not_run(test: TestCell, status: str, message: str) -> tuple[TestOutcome, list[dict[str, Any]]]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from grader.model import Limits
 
+SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 _SUFFIXES = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -49,26 +50,33 @@ def register(verbs: argparse._SubParsersAction) -> None:
 
 
 def _grade(args: argparse.Namespace) -> int:
-    from grader.grade.pipeline import GradeOptions, grade
+    from grader.grade.workers import KeptPool
+    from grader.imports import quick_imports
 
+    assignment, limits = _assignment(args.assignment), parse_limits(args.limit)
     make_executor, workers = _executor(args)
-    out, results = grade(
-        GradeOptions(
-            submissions=args.submissions,
-            assignment=_assignment(args.assignment),
-            source=args.source,
-            out=args.out,
-            workers=workers,
-            make_executor=make_executor,
-            on_cluster=bool(args.scheduler),
-            roster=args.roster,
-            due=args.due,
-            force=args.force,
-            unsafe_no_sandbox=args.unsafe_no_sandbox,
-            limits=parse_limits(args.limit),
-            only=tuple(args.only),
+    with KeptPool(make_executor, workers) as pool:
+        if not args.scheduler:  # its workers load their libraries while this process does
+            pool.start(args.source or SOLUTIONS / assignment / f"{assignment}.ipynb")
+        with quick_imports():
+            from grader.grade.pipeline import GradeOptions, grade
+        out, results = grade(
+            GradeOptions(
+                submissions=args.submissions,
+                assignment=assignment,
+                source=args.source,
+                out=args.out,
+                workers=workers,
+                make_executor=pool,
+                on_cluster=bool(args.scheduler),
+                roster=args.roster,
+                due=args.due,
+                force=args.force,
+                unsafe_no_sandbox=args.unsafe_no_sandbox,
+                limits=limits,
+                only=tuple(args.only),
+            )
         )
-    )
     _show(out, results, as_json=args.json)
     return 0
 

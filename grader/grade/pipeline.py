@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from grader.results import Results, collect_results, write_results
 from grader.structure import max_score_of, questions_of
 
 ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = "/reference"  # stands for a student in the job of the reference solution; no student has a name like it
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ def grade(options: GradeOptions) -> tuple[Path, Results]:
     Raises:
         GraderError: nothing was graded, for the reason it gives; or another process is grading into the folder.
     """
+    if isinstance(options.make_executor, KeptPool):
+        return _grade(options)
     with KeptPool(options.make_executor, options.workers) as pool:
         return _grade(replace(options, make_executor=pool.start()))
 
@@ -93,12 +98,7 @@ def _grade(options: GradeOptions) -> tuple[Path, Results]:
     outfolder.claim(out, options.assignment, edition.path, edition.digest, force=options.force)
     with outfolder.one_writer(out), shared_session():
         _check_only(options, edition, out)
-        _check_reference(options, edition, sandbox, out)
-        tree = CourseTree(out, options.assignment)
-        register(tree, edition.source, edition.release, options.due)
-        outfolder.write_marker(out, _marker(options, edition, sandbox))
-        run = _ClassRun(options, edition, sandbox, Book(tree), Records(out))
-        run.grade(submissions)
+        _ClassRun(options, edition, sandbox, out).grade(submissions)
         return out, write_all(out)
 
 
@@ -162,20 +162,12 @@ def _check_only(options: GradeOptions, edition: Edition, out: Path) -> None:
         raise GraderError("--only", "the source has changed since the class was graded", "grade everybody again")
 
 
-def _check_reference(options: GradeOptions, edition: Edition, sandbox: str, out: Path) -> None:
-    """Grade the reference solution like a student, once per source: what it fails, everybody would.
+def _check_reference(edition: Edition, outcome: Outcome) -> None:
+    """Look at what came of the reference solution, graded like a student's: what it fails, everybody would.
 
     Raises:
         GraderError: it does not get full marks; names the cells.
     """
-    marker = outfolder.read_marker(out)
-    if marker is not None and marker["source_digest"] == edition.digest and marker["sandbox"] == sandbox:
-        return
-    job = Job("reference", edition.source, edition.release, edition.source, options.limits, sandbox)
-    jobs = run_jobs(
-        [job], grade_one, workers=1, deadline_s=_deadline(options, edition), make_executor=options.make_executor
-    )
-    outcome = next(iter(list(jobs)))
     tests = outcome.execution.tests if outcome.execution else ()
     failed = [
         f"{test.grade_id} ({test.status}: {' '.join(test.message.split())[:200]})"
@@ -205,59 +197,93 @@ def known_assignments() -> list[str]:
 class _ClassRun:
     """One run over a class by the one writer of its out folder."""
 
-    def __init__(self, options: GradeOptions, edition: Edition, sandbox: str, book: Book, records: Records) -> None:
-        self.options, self.edition, self.sandbox = options, edition, sandbox
-        self.book, self.records = book, records
-        self.known = set(read_grades(book.tree))
+    def __init__(self, options: GradeOptions, edition: Edition, sandbox: str, out: Path) -> None:
+        self.options, self.edition, self.sandbox, self.out = options, edition, sandbox, out
+        self.tree, self.records = CourseTree(out, options.assignment), Records(out)
+        self.book = Book(self.tree)
         self.conditions = fingerprint(edition.digest, asdict(options.limits), sandbox)
+        marker = outfolder.read_marker(out)
+        # Once per source. Where it has to be checked, nothing that was graded earlier still counts.
+        self.reference_passed = marker is not None and (marker["source_digest"], marker["sandbox"]) == (
+            edition.digest,
+            sandbox,
+        )
 
-    def grade(self, submissions: Iterable[Submission]) -> None:
-        """Bring the gradebook and the records up to date with the submissions."""
-        todo: dict[str, Submission] = {}
-        digests: dict[str, str] = {}
-        for submission in submissions:
-            digest = fingerprint(submission.notebook, submission.problem, self.conditions)
-            if submission.notebook is None:
-                self._enter_ungraded(submission, digest)
-            elif not self._already_graded(submission, digest):
-                todo[submission.student], digests[submission.student] = submission, digest
-        jobs = [
-            Job(name, self.edition.source, self.edition.release, s.notebook, self.options.limits, self.sandbox)
-            for name, s in todo.items()
-        ]
-        with progress(len(jobs), "grading") as step:
-            for outcome in self._outcomes(jobs):
-                self._enter(todo[outcome.student], digests[outcome.student], outcome)
+    def grade(self, submissions: list[Submission]) -> None:
+        """Bring the gradebook and the records up to date with the submissions.
+
+        Raises:
+            GraderError: the reference solution does not pass; nothing was entered then.
+        """
+        digests = {s.student: fingerprint(s.notebook, s.problem, self.conditions) for s in submissions}
+        readable = {s.student: s for s in submissions if s.notebook is not None}
+        todo = [name for name in readable if not self._is_executed(name, digests[name])]
+        left = set(readable) - set(todo)
+        with progress(len(todo), "grading") as step:
+            outcomes = self._outcomes([self._job(name, readable[name].notebook) for name in todo])
+            self._open()
+            for submission in submissions:
+                if submission.notebook is None:
+                    self._enter_ungraded(submission, digests[submission.student])
+                elif submission.student in left:
+                    self._enter_again(submission)
+            for outcome in outcomes:
+                self._enter(readable[outcome.student], digests[outcome.student], outcome)
                 step(f"{outcome.student}: {outcome.status}")
 
-    def _outcomes(self, jobs: list[Job]) -> Iterable[Outcome]:
+    def _open(self) -> None:
+        """Make the out folder hold this edition; from here on it does."""
+        register(self.tree, self.edition.source, self.edition.release, self.options.due)
+        outfolder.write_marker(self.out, _marker(self.options, self.edition, self.sandbox))
+
+    def _job(self, student: str, notebook: Notebook) -> Job:
+        return Job(student, self.edition.source, self.edition.release, notebook, self.options.limits, self.sandbox)
+
+    def _outcomes(self, jobs: list[Job]) -> Iterator[Outcome]:
+        """The outcome of each job. The reference solution goes along with them, and has passed when this returns."""
+        if not self.reference_passed:
+            jobs = [self._job(REFERENCE, self.edition.source), *jobs]
         if not jobs:
-            return ()
-        return run_jobs(
+            return iter(())
+        outcomes = run_jobs(
             jobs,
             grade_one,
             workers=max(1, min(self.options.workers, len(jobs))),
             deadline_s=_deadline(self.options, self.edition),
             make_executor=self.options.make_executor,
         )
+        early = []
+        while not self.reference_passed:
+            outcome = next(outcomes)
+            if outcome.student == REFERENCE:
+                _check_reference(self.edition, outcome)
+                self.reference_passed = True
+            else:
+                early.append(outcome)
+        return itertools.chain(early, outcomes)
 
-    def _already_graded(self, submission: Submission, digest: str) -> bool:
-        """Whether the same submission was graded under the same conditions; books it if only that is missing."""
-        record = self.records.read(submission.student)
-        if record is None or self.options.force or record["digest"] != digest:
+    def _is_executed(self, student: str, digest: str) -> bool:
+        """Whether the same submission was executed under the same conditions, and nothing of it is lost since."""
+        record = self.records.read(student)
+        if record is None or self.options.force or record["digest"] != digest or not self.reference_passed:
             return False
-        if record["booked"] and record["tests"] and not self._is_in_gradebook(submission.student):
-            return False
-        record = {**record, "submission": describe(submission)}
+        return not (record["booked"] and record["tests"]) or self._is_in_gradebook(student)
+
+    def _enter_again(self, submission: Submission) -> None:
+        """Enter what was executed earlier: all of it where the booking is missing, else when it was handed in."""
+        record = {**self.records.read(submission.student), "submission": describe(submission)}
         if record["booked"]:
             self.records.write(record)
         else:
             self._book(record)
-        return True
 
     def _is_in_gradebook(self, student: str) -> bool:
         """Whether what the record says was booked is still there: people delete gradebooks and folders."""
-        return student in self.known and self.book.tree.autograded(student).is_file()
+        return student in self._known and self.tree.autograded(student).is_file()
+
+    @cached_property
+    def _known(self) -> set[str]:
+        return set(read_grades(self.tree))
 
     def _enter(self, submission: Submission, digest: str, outcome: Outcome) -> None:
         if outcome.execution is None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from multiprocessing.connection import wait as wait_for_sentinel
+from pathlib import Path
 
 from grader.grade.job import Job, Outcome, failure
 
@@ -40,9 +41,12 @@ class KeptPool:
         self.make, self.workers = make, workers
         self.executor: Executor | None = None
 
-    def start(self) -> KeptPool:
-        """Start a worker, with the servers that it needs, while this process is still busy with other things."""
-        self(self.workers).submit(_nothing)
+    def start(self, source: Path | None = None) -> KeptPool:
+        """Start a worker, with the servers that it needs, while this process is still busy with other things.
+
+        source: the notebook whose submissions will come, if workers can read it.
+        """
+        self(self.workers).submit(_get_ready, source)
         return self
 
     def __call__(self, _: int) -> Executor:
@@ -62,8 +66,12 @@ class KeptPool:
         self.discard()
 
 
-def _nothing() -> None:
+def _get_ready(source: Path | None) -> None:
     """The first job of a pool."""
+    if source is not None:
+        from grader.execution import warm_up
+
+        warm_up(source)
 
 
 def run_jobs(
@@ -76,10 +84,10 @@ def run_jobs(
 ) -> Iterator[Outcome]:
     """Yield an outcome for every job, in the order in which they finish.
 
-    At most ``workers`` jobs are under way, so each starts when it is handed out, and memory stays bounded. When a
-    worker dies, the pool can't tell whose job killed it: those under way are tried again one at a time, and the
-    one that fails alone is at fault. A job past ``deadline_s`` is given up and its workers are killed; the others
-    go back into the queue.
+    At most ``workers`` jobs run and one more waits, so that no worker does while its last outcome is being entered;
+    memory stays bounded. When a worker dies, the pool can't tell whose job killed it: those handed out are tried again
+    one at a time, and the one that fails alone is at fault. A job that runs past ``deadline_s`` is given up and its
+    workers are killed; the others go back into the queue.
 
     Args:
         function: what to run; picklable, and so is what it takes and returns.
@@ -109,7 +117,8 @@ class _Run:
         make_executor: Callable[[int], Executor],
     ) -> None:
         self.queue, self.suspects = deque(jobs), deque[Job]()
-        self.running: dict[Future, tuple[Job, float]] = {}
+        self.running: dict[Future, Job] = {}
+        self.started: dict[Future, float] = {}  # of those in `running` that don't wait for a worker
         self.function, self.workers, self.deadline_s, self.make_executor = function, workers, deadline_s, make_executor
         self.executor = make_executor(workers)
 
@@ -117,18 +126,17 @@ class _Run:
         """Start jobs while workers are free; a suspect only when nothing else runs."""
         if not self.queue and not self.running:
             self._submit(self.suspects.popleft())
-        while self.queue and len(self.running) < self.workers:
+        while self.queue and len(self.running) < self.workers + 1:
             self._submit(self.queue.popleft())
 
     def collect(self) -> Iterator[Outcome]:
         """Wait for a job to end or to be overdue, and yield what ended."""
-        earliest = min(started for _, started in self.running.values())
-        remaining = max(0.0, earliest + self.deadline_s - time.monotonic())
+        remaining = max(0.0, min(self.started.values()) + self.deadline_s - time.monotonic())
         done, _ = wait(self.running, timeout=remaining, return_when=FIRST_COMPLETED)
         broken: list[Job] = []
         for future in done:
             error = future.exception()
-            job, _ = self.running.pop(future)
+            job = self._take(future)
             if isinstance(error, BrokenExecutor):
                 broken.append(job)
             elif type(error).__name__ == "KilledWorker":  # Dask tried it on several workers, and lost them all
@@ -141,17 +149,19 @@ class _Run:
                 yield _died(broken[0])
             else:
                 self.suspects.extend(broken)
+        self._start_waiting()
 
     def give_up_overdue(self) -> Iterator[Outcome]:
         """Give up what runs for too long. Only processes can be killed; elsewhere the job is no longer waited for."""
         now = time.monotonic()
-        overdue = [f for f, (_, started) in self.running.items() if now - started >= self.deadline_s]
+        overdue = [future for future, started in self.started.items() if now - started >= self.deadline_s]
         given_up = []
         for future in overdue:
             future.cancel()
-            given_up.append(self.running.pop(future)[0])
+            given_up.append(self._take(future))
         if given_up and isinstance(self.executor, ProcessPoolExecutor):
             self.queue.extendleft(self._restart())
+        self._start_waiting()
         for job in given_up:
             yield _overdue(job, self.deadline_s)
 
@@ -161,7 +171,17 @@ class _Run:
         except BrokenExecutor:  # a worker died while it was idle
             self.queue.extendleft(self._restart())
             future = self.executor.submit(self.function, job)
-        self.running[future] = (job, time.monotonic())
+        self.running[future] = job
+        self._start_waiting()
+
+    def _take(self, future: Future) -> Job:
+        self.started.pop(future, None)
+        return self.running.pop(future)
+
+    def _start_waiting(self) -> None:
+        """Note which jobs have a worker now: executors take them in the order in which they came."""
+        for future in list(self.running)[: self.workers]:
+            self.started.setdefault(future, time.monotonic())
 
     def stop(self) -> None:
         if isinstance(self.make_executor, KeptPool):
@@ -173,8 +193,9 @@ class _Run:
         """Replace the executor; returns the jobs that were under way."""
         self.stop()
         self.executor = self.make_executor(self.workers)
-        jobs = [job for job, _ in self.running.values()]
+        jobs = list(self.running.values())
         self.running.clear()
+        self.started.clear()
         return jobs
 
 

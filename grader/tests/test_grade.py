@@ -122,7 +122,7 @@ def test_a_changed_source_is_graded_again(options, tmp_path, monkeypatch):
     path.write_text(json.dumps(notebook), "utf-8")
     graded = spy(monkeypatch)
     _, results = grade(options)
-    assert graded == ["reference", "ann", "bob", "cem"]
+    assert graded == [pipeline.REFERENCE, "ann", "bob", "cem"]
     assert scores(results) == {"ann": 25, "bob": 5, "cem": 0, "dan": None}
 
 
