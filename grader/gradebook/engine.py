@@ -1,16 +1,16 @@
 """One database session for a run, one transaction for a student.
 
 For each submission nbgrader opens and throws away about nine SQLAlchemy engines, inspects and creates all tables each
-time, and commits after every cell. Within :func:`shared_session` every ``nbgrader.api.Gradebook`` of one address shares
-one session, and within :func:`transaction` what nbgrader commits is kept until the end: a student is booked wholly or
-not at all.
+time, asks for every cell by itself and commits after it. Within :func:`shared_session` every
+``nbgrader.api.Gradebook`` of one address shares one session, and within :func:`transaction` cells are looked up in
+lists and what nbgrader commits is kept until the end: a student is booked wholly or not at all.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -26,15 +26,15 @@ from grader.errors import GraderError
 
 
 class SharedSession(Session):
-    """A session that stands for nbgrader's ``scoped_session``; inside a transaction a commit only flushes."""
+    """A session that stands for nbgrader's ``scoped_session``; inside a transaction a commit only writes new rows."""
 
     held = False
 
     def commit(self) -> None:
-        if self.held:
-            self.flush()
-        else:
+        if not self.held:
             super().commit()
+        elif self.new or self.deleted:
+            self.flush()
 
     def remove(self) -> None:
         """What nbgrader calls when it closes a gradebook."""
@@ -98,12 +98,48 @@ def transaction(gradebook: Gradebook) -> Iterator[None]:
     assert isinstance(session, SharedSession), "only inside shared_session()"
     session.held = True
     try:
-        yield
+        with _Lists().in_use():
+            yield
         session.held = False
         session.commit()
     finally:
         session.held = False
         session.close()
+
+
+class _Lists:
+    """The cells and grades of a notebook by name, each read at once where nbgrader asks for one cell at a time."""
+
+    # By method of Gradebook: what finds the notebook, and which of its lists the method looks through.
+    LOOK_UPS = (
+        ("find_source_cell", "find_notebook", ("source_cells",)),
+        ("find_graded_cell", "find_notebook", ("grade_cells", "task_cells")),
+        ("find_grade", "find_submission_notebook", ("grades",)),
+        ("find_comment", "find_submission_notebook", ("comments",)),
+    )
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for method, notebook, lists in self.LOOK_UPS:
+                stack.enter_context(mock.patch.object(Gradebook, method, self._finder(method, notebook, lists)))
+            yield
+
+    def _finder(self, method: str, notebook: str, lists: tuple[str, ...]) -> Callable[..., Any]:
+        one_by_one = getattr(Gradebook, method)
+
+        def find(gradebook: Gradebook, name: str, *where: str) -> Any:
+            key = (method, *where)
+            if key not in self.known:
+                found = getattr(gradebook, notebook)(*where)
+                self.known[key] = {item.name: item for part in lists for item in getattr(found, part)}
+            known = self.known[key]
+            return known[name] if name in known else one_by_one(gradebook, name, *where)
+
+        return find
 
 
 def schema_version() -> str:
