@@ -24,8 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from json import dumps as _to_json  # bound here: a student may replace those of the module
-from json import loads as _from_json
+from json import JSONDecoder, JSONEncoder
 from typing import Any, NoReturn
 
 __all__ = ["Caps", "CodecError", "Opaque", "Reference", "TooLarge", "decode", "dumps", "encode", "loads"]
@@ -541,9 +540,14 @@ def _no_constant(text: str) -> NoReturn:
     raise CodecError("a float that is no JSON")
 
 
+# Bound here: a student may replace the functions of the module `json`.
+_to_json = JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
+_from_json = JSONDecoder(parse_int=_small, parse_constant=_no_constant).decode
+
+
 def dumps(message: Any, cap: int = (1 << 32) - 1) -> bytes:
     """One frame: four bytes of length, then the JSON text in ASCII. Raises `TooLarge` above ``cap`` bytes of text."""
-    text = _to_json(message, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    text = _to_json(message).encode()
     if len(text) > cap:
         raise TooLarge(f"a message of {len(text)} bytes, more than {cap}")
     return HEADER.pack(len(text)) + text
@@ -552,7 +556,7 @@ def dumps(message: Any, cap: int = (1 << 32) - 1) -> bytes:
 def loads(text: bytes) -> Any:
     """The JSON data of one frame's text. Raises `CodecError` for anything that `dumps` doesn't write."""
     try:
-        return _from_json(text.decode("ascii"), parse_int=_small, parse_constant=_no_constant)
+        return _from_json(text.decode("ascii"))
     except CodecError:
         raise
     except (ValueError, RecursionError, MemoryError) as e:

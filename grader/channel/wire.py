@@ -9,6 +9,8 @@ from typing import Any
 
 from grader.channel import codec
 
+CHUNK = 1 << 16
+
 
 class Closed(Exception):
     """The other end is gone."""
@@ -23,6 +25,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        self._read = bytearray()  # came, and wasn't asked for yet
 
     def _arm(self, deadline: float) -> None:
         left = deadline - time.monotonic()
@@ -30,13 +33,14 @@ class Channel:
             raise TimedOut
         self.sock.settimeout(left)
 
-    def send(self, message: dict[str, Any], deadline: float, fds: tuple[int, ...] = ()) -> None:
-        """Send one message, with descriptors.
+    def send(self, message: dict[str, Any], deadline: float, fds: tuple[int, ...] = ()) -> int:
+        """Send one message, with descriptors; returns its size in bytes.
 
         Raises:
             Closed, TimedOut: it could not be sent.
         """
         frame = codec.dumps(message)
+        size = len(frame)
         self._arm(deadline)
         try:
             if fds:
@@ -47,6 +51,7 @@ class Channel:
             raise TimedOut from e
         except OSError as e:
             raise Closed from e
+        return size
 
     def receive(self, deadline: float, cap: int) -> dict[str, Any]:
         """The next message.
@@ -86,22 +91,25 @@ class Channel:
         return message
 
     def _exactly(self, n: int, deadline: float) -> bytes:
-        parts = bytearray()
-        while len(parts) < n:
+        while len(self._read) < n:
             self._arm(deadline)
             try:
-                part = self.sock.recv(min(n - len(parts), 1 << 18))
+                part = self.sock.recv(min(max(n - len(self._read), CHUNK), 4 * CHUNK))
             except TimeoutError as e:
                 raise TimedOut from e
             except OSError as e:
                 raise Closed from e
             if not part:
                 raise Closed
-            parts += part
-        return bytes(parts)
+            self._read += part
+        taken = bytes(self._read[:n])
+        del self._read[:n]
+        return taken
 
     def waiting(self) -> bytes | None:
         """The first byte of what came unasked: None when nothing did, empty when the other end is gone."""
+        if self._read:
+            return bytes(self._read[:1])
         self.sock.setblocking(False)
         try:
             return self.sock.recv(1, socket.MSG_PEEK)

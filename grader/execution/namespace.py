@@ -22,6 +22,7 @@ class TestNamespace:
         self.helper_imports = helper_imports
         self.reserved: set[str] = set()
         self.session: Session | None = None
+        self.imported: dict[str, Any] = {}
         # Python looks a name up in the globals, then in the builtins; class bodies skip `__missing__` of the former.
         self.globals: dict[str, Any] = {"__name__": "__main__", "__builtins__": _Fallback(self)}
 
@@ -30,9 +31,11 @@ class TestNamespace:
         if name in self.reserved or name.startswith("__"):
             raise KeyError(name)
         if name in self.helper_imports:
-            module, attribute = self.helper_imports[name]
-            found = importlib.import_module(module)
-            return found if attribute is None else getattr(found, attribute)
+            if name not in self.imported:
+                module, attribute = self.helper_imports[name]
+                found = importlib.import_module(module)
+                self.imported[name] = found if attribute is None else getattr(found, attribute)
+            return self.imported[name]
         if self.session is None:
             raise KeyError(name)
         return self.session.get(name)

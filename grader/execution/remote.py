@@ -98,7 +98,10 @@ BUILTIN_EXCEPTIONS = frozenset(
 
 
 def _text(value: object, cap: int) -> str:
-    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in value[:cap]) if type(value) is str else ""
+    if type(value) is not str:
+        return ""
+    kept = value[:cap]
+    return kept if kept.isprintable() else "".join(c if c.isprintable() or c in "\n\t" else "?" for c in kept)
 
 
 def exception(info: Any) -> Exception:
@@ -152,8 +155,11 @@ class Session:
         self.left = TEST_CALLS * limits.call_s
         self.values: dict[str, Any] = {}
 
-    def request(self, message: dict[str, Any], size: int) -> dict[str, Any]:
-        """Send one request and return the reply to it; any failure ends the session."""
+    def _request(self, message: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Send one request. Returns the reply to it and how large values in it may be; any failure ends the session.
+
+        What was sent may come back, so a large request has a large reply.
+        """
         if self.stop is not None:
             raise self.stop
         channel = self._connected()
@@ -162,13 +168,13 @@ class Session:
         impatient = self.overdue.get(message["name"], 0) >= PATIENCE
         deadline = begun + min(self.limits.call_s * (IMPATIENT if impatient else 1), self.left)
         try:
-            channel.send({**message, "id": token}, deadline)
+            size = self.limits.reply + channel.send({**message, "id": token}, deadline)
             reply = channel.receive(deadline, 2 * size + 65536)
             if reply.get("limit") == "output":
                 raise self._fail("output")
             if reply.get("id") != token:
                 raise codec.CodecError("a reply to no request")
-            return reply
+            return reply, size
         except TimedOut:
             raise self._late(message["name"], impatient) from None
         except Closed:
@@ -219,10 +225,10 @@ class Session:
             return self.values[name]
         if name in self.stubs:
             return Unfilled(self.stubs[name], self)
-        reply = self.request({"op": "get", "name": name}, self.limits.reply)
+        reply, size = self._request({"op": "get", "name": name})
         kind = reply.get("kind")
         if kind == "value":
-            found = self.value(reply, self.limits.reply)
+            found = self.value(reply, size)
         elif kind == "callable":
             found = StudentFunction(name, self)
         elif kind == "module":
@@ -248,9 +254,7 @@ class Session:
         self.values = {n: v for n, v in self.values.items() if type(v) is StudentFunction}
         encoded = [codec.encode(a, REQUEST_CAPS, strict=True) for a in (*args, *kwargs.values())]
         named = list(zip(kwargs, encoded[len(args) :], strict=True))
-        message = {"op": "call", "name": name, "args": encoded[: len(args)], "kwargs": named}
-        size = self.limits.reply + len(codec.dumps(encoded))
-        reply = self.request({**message, "size": size}, size)
+        reply, size = self._request({"op": "call", "name": name, "args": encoded[: len(args)], "kwargs": named})
         self._copy_back([*args, *kwargs.values()], reply.get("changed"), size)
         if "error" in reply:
             try:

@@ -16,8 +16,8 @@ from grader.execution import server
 from grader.execution.cells import Cells, TestCell, classify, source_of
 from grader.model import Execution, ExecutionRequest, Flag, Notebook, TestOutcome
 
-# By library: the module of it to import ahead; numpy puts off importing its random numbers, which costs 10 ms.
-PRELOADED = {"numpy": "numpy.random", "torch": "torch"}
+PRELOADED = ("numpy", "torch")
+# By library: the module of it to import ahead. NumPy puts off importing its random numbers.
 WARMED = {"numpy": "numpy.random", "torch": "torch", "matplotlib": "matplotlib.pyplot"}
 GRACE_S = 5.0
 BEGIN_S = 120.0
@@ -92,7 +92,7 @@ def _attempt(request: ExecutionRequest, result: _Result, hung: frozenset[str]) -
 def _preload(notebook: Notebook) -> tuple[str, ...]:
     """Libraries that the instructor's cells use, so that the trusted process has them before it starts."""
     text = "\n".join(source_of(c) for c in notebook["cells"] if _by_instructor(c))
-    return tuple(module for name, module in PRELOADED.items() if re.search(rf"\b{name}\b", text))
+    return tuple(name for name in PRELOADED if re.search(rf"\b{name}\b", text))
 
 
 def _imported(cells: Cells) -> tuple[str, ...]:

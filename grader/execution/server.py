@@ -202,6 +202,10 @@ def _import(modules: list[str]) -> None:
         for name in missing:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
+        if "numpy" in sys.modules:
+            importlib.import_module("numpy.random")  # put off by NumPy; each test seeds it
+        with contextlib.suppress(Exception):
+            zygote.first_use()
     if missing:
         zygote.settle()
 

@@ -22,6 +22,7 @@ import contextlib
 import io
 import os
 import socket
+import symtable
 import sys
 import traceback
 from types import FunctionType, MethodType, ModuleType
@@ -54,10 +55,12 @@ OUTPUT_FACTOR = 20  # print this many times the cap and the process is stopped, 
 
 
 class Wire:
-    """Frames over a blocking socket."""
+    """Frames over a blocking socket. ``fds``: whether descriptors come with them."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, fds: bool = True) -> None:
         self.sock = sock
+        self.fds = fds and hasattr(socket, "recv_fds")
+        self.size = 0  # of the last message received, in bytes
 
     def _exactly(self, n: int) -> bytes:
         parts = []
@@ -72,13 +75,14 @@ class Wire:
     def receive(self) -> tuple[dict[str, Any], list[int]]:
         """The next message and the descriptors that came with it."""
         fds: list[int] = []
-        if hasattr(socket, "recv_fds"):
+        if self.fds:
             first, fds, _, _ = socket.recv_fds(self.sock, 1, 1)
         else:
-            first = self.sock.recv(1)
+            first = self._exactly(codec.HEADER.size)
         if not first:
             os._exit(0)
-        (size,) = codec.HEADER.unpack(first + self._exactly(codec.HEADER.size - 1))
+        (size,) = codec.HEADER.unpack(first + self._exactly(codec.HEADER.size - len(first)))
+        self.size = codec.HEADER.size + size
         return codec.loads(self._exactly(size)), fds
 
     def send(self, message: dict[str, Any], cap: int = (1 << 32) - 1) -> None:
@@ -182,7 +186,7 @@ class Room:
 
 def build_shell(room: Room) -> Any:
     """An IPython shell without history file, configuration, colours or terminal."""
-    from IPython.core import compilerop, displayhook, displaypub, interactiveshell
+    from IPython.core import compilerop, displayhook, displaypub, interactiveshell, logger  # noqa: F401
     from traitlets.config import Config
 
     class CellCompiler(compilerop.CachingCompiler):
@@ -239,6 +243,10 @@ def build_shell(room: Room) -> Any:
 
         showsyntaxerror = showtraceback
 
+        def _format_exception_for_storage(self, *args: Any, **kwargs: Any) -> list[str]:
+            """No history of tracebacks either: IPython 9 would take 20 ms to write one."""
+            return []
+
         def enable_gui(self, gui: Any = None) -> None:
             """No event loop here."""
 
@@ -261,8 +269,6 @@ def plain_text(shell: Any, value: Any) -> str:
 
 def bound_names(source: str) -> list[str]:
     """Names that a cell binds at its top level."""
-    import symtable
-
     table = symtable.symtable(source, "cell", "exec")
     return [s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()]
 
@@ -597,7 +603,7 @@ class Worker:
         if pid == 0:
             try:
                 self.wire.sock.close()
-                self.wire = Wire(sock)
+                self.wire = Wire(sock, fds=False)
                 self.on_answer(message, [])
                 self.serve()
             finally:
@@ -646,21 +652,31 @@ class Worker:
             return {"refused": str(e), "large": False}
 
     def on_call(self, message: dict[str, Any], fds: list[int]) -> None:
-        size = message["size"]
+        size = self.caps.size + self.wire.size  # what came may go back
         caps = codec.Caps(size=size, depth=self.caps.depth)
         ns = self.shell.user_ns
-        args = [codec.decode(a, caps, resolve=ns.__getitem__) for a in message["args"]]
-        kwargs = {k: codec.decode(a, caps, resolve=ns.__getitem__) for k, a in message["kwargs"]}
-        given = [*args, *kwargs.values()]
-        before = [self.encoded(a, caps) for a in given]
+        sent = [*message["args"], *(a for _, a in message["kwargs"])]
+        given = [codec.decode(a, caps, resolve=ns.__getitem__) for a in sent]
+        args, names = given[: len(message["args"])], [k for k, _ in message["kwargs"]]
+        kwargs = dict(zip(names, given[len(args) :], strict=True))
         try:
             result = ns[message["name"]](*args, **kwargs)
             reply = self.encoded(result, caps)
         except BaseException as e:
             reply = {"error": describe(e)}
-        after = [self.encoded(a, caps) for a in given]
-        changed = [[i, a] for i, (a, b) in enumerate(zip(after, before, strict=True)) if a != b]
+        changed = []
+        for index, (value, data) in enumerate(zip(given, sent, strict=True)):
+            after = self.encoded(value, caps)
+            # What was sent may be written in another way than this process does: then make the value once more.
+            if after.get("value") != data and after != self.encoded_again(data, caps):
+                changed.append([index, after])
         self.reply(message, {**reply, "changed": changed}, size)
+
+    def encoded_again(self, data: Any, caps: Any) -> dict[str, Any]:
+        try:
+            return self.encoded(codec.decode(data, caps, resolve=self.shell.user_ns.__getitem__), caps)
+        except codec.CodecError:
+            return {}
 
     def reply(self, message: dict[str, Any], reply: dict[str, Any], size: int) -> None:
         try:

@@ -708,10 +708,9 @@ test_rectangular_causal()
 def test_many_shapes():
     for seed, (nq, nk, d, dv) in enumerate(((1, 1, 1, 1), (13, 13, 8, 8), (4, 17, 3, 5), (17, 4, 16, 1), (1, 33, 8, 8))):
         q, k, v = random_qkv(nq, nk, d, dv, seed=10 + seed)
-        for block in (1, 3, 5, 64):
-            for causal in (False, True):
-                want = reference_attention(q, k, v, nk - nq if causal else None)
-                check_tiled(f"{nq, nk, d, dv, block, causal}", (q, k, v, block, causal), want, lambda out: "组合", "3.1")
+        for block, causal in ((1, seed % 2 == 1), (3, seed % 2 == 0), (5, True), (64, False), (64, True)):
+            want = reference_attention(q, k, v, nk - nq if causal else None)
+            check_tiled(f"{nq, nk, d, dv, block, causal}", (q, k, v, block, causal), want, lambda out: "组合", "3.1")
     q, k, v = random_qkv(9, 9, 4, 4, seed=30)
     strided = [x.T.contiguous().T for x in (8 * q, k, v)]
     want = reference_attention(8 * q, k, v, 0)
