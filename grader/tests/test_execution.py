@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -180,6 +182,49 @@ class TestAttempts:
             attempted={"q1": False},
         )
         assert outcome(done).status == "no_attempt" and outcome(done).message == "fill table"
+
+    NO_TEST_STARTS = "import os\nos.register_at_fork(after_in_child=lambda: os._exit(1))"
+
+    def test_an_unfilled_function_is_told_without_a_process(self):
+        done = run(
+            solution(self.STUB, stub="first do TODO 1"),
+            extra(self.NO_TEST_STARTS),
+            graded(CHECK),
+            attempted={"q1": False},
+        )
+        assert outcome(done).status == "no_attempt"
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "import math\n\n" + STUB,
+            STUB + "\n\ndef other():\n    return 1\n",
+            "def double(x):\n    '''2 x.'''\n    # TODO 1\n    raise NotImplementedError('first do TODO 1')\n    x",
+            "def double(x, *, by=2):\n    raise NotImplementedError(\n        'first do TODO 1'\n    )\n",
+            "def double(x):\n    raise NotImplementedError('first do TODO 1') from None\n",
+            "def double(x):\n    y = x\n    raise NotImplementedError('first do TODO 1')\n",
+            STUB + "double = double\n",
+            STUB + "double.by = 2\n",
+            "def double(x):\n    yield x\n",
+            "@property\ndef double(x):\n    raise NotImplementedError('first do TODO 1')\n",
+        ],
+    )
+    def test_what_is_told_of_an_unfilled_function_is_what_its_process_would_tell(self, source):
+        tests = [
+            graded(CHECK, "a"),
+            graded("double(1, 2, 3)", "b"),
+            graded("double()", "c"),
+            graded(
+                "try:\n    double(1)\nexcept NotImplementedError as e:\n    print(e, e.line, e.cell)\nassert 0", "d"
+            ),
+            graded("other = double\nassert callable(other), 'not a function'\nother(x=1)", "e"),
+        ]
+        cell = solution(source, stub="first do TODO 1")
+        told = run(cell, *tests, attempted={"q1": False})
+        asked = run(cell, locked("double_again = 0\ndouble = double"), *tests, attempted={"q1": False})
+        outputs = [[c["outputs"] for c in done.notebook["cells"][-len(tests) :]] for done in (told, asked)]
+        plain = [json.loads(re.sub(r"(test) \d+", r"\1", json.dumps(o))) for o in outputs]
+        assert told.tests == asked.tests and plain[0] == plain[1]
 
     def test_an_untouched_cell_that_returns_nothing_is_no_attempt_and_a_wrong_answer_never_is(self):
         source = "def double(x):\n    pass\n"

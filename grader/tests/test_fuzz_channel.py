@@ -69,7 +69,10 @@ def as_json(value: Any) -> bytes:
 
 
 class Peer:
-    """A student's process that answers each request with the next of its scripted frames, then hangs up."""
+    """A student's process that answers each request with the next of its scripted frames, then hangs up.
+
+    "@THE-TOKEN-HERE@" in a frame becomes the token of the request, which is as long.
+    """
 
     def __init__(self, *frames: bytes) -> None:
         ours, self.theirs = socket.socketpair()
@@ -84,7 +87,7 @@ class Peer:
             for frame in self.frames:
                 request = side.receive(time.monotonic() + 20, 1 << 26)
                 token = request.get("id", "").encode()
-                self.theirs.sendall(frame.replace(b"@TOKEN@", token))
+                self.theirs.sendall(frame.replace(b"@THE-TOKEN-HERE@", token))
         except (Closed, TimedOut, OSError):
             pass
         finally:
@@ -150,7 +153,7 @@ def test_damaged_encodings_of_real_values(value, draw):
 @QUICK
 @given(messages, st.booleans(), data)
 def test_any_reply_to_a_look_up(message, honest_id, value):
-    reply = {**message, **({"id": "@TOKEN@"} if honest_id else {})}
+    reply = {**message, **({"id": "@THE-TOKEN-HERE@"} if honest_id else {})}
     if honest_id and "kind" not in reply:
         reply |= {"kind": "value", "value": value}
     with Peer(framed(as_json(reply))) as channel:
@@ -162,7 +165,7 @@ def test_any_reply_to_a_look_up(message, honest_id, value):
 @QUICK
 @given(messages, st.lists(st.tuples(st.integers(-1, 3), data), max_size=3), data)
 def test_any_reply_to_a_call(message, changed, value):
-    reply = {"value": value, **message, "id": "@TOKEN@"}
+    reply = {"value": value, **message, "id": "@THE-TOKEN-HERE@"}
     reply.setdefault("changed", [[index, {"value": item}] for index, item in changed])
     given_list, given_dict = [1, [2]], {"k": [3]}
     with Peer(framed(as_json(reply))) as channel:
@@ -212,22 +215,22 @@ def test_any_outputs_of_a_cell_make_a_valid_notebook(items):
 
 HOSTILE = [
     framed(b"[" * 60_000),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":' + b'["l",' * 9_000 + b"1" + b"]" * 9_000 + b"}"),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":["i","' + b"f" * 60_000 + b'"]}'),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":["na","<f8",[1099511627776],"' + b"AAAA" * 9 + b'"]}'),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":["na","<f8",[0,1099511627776],""]}'),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":["na","<U9999999",[0],""]}'),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":["tt","float32",[0,0,9007199254740991],false,""]}'),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":["D","1E+999999999999999999"]}'),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":["fr",1,0]}'),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":' + b"1" * 5_000 + b"}"),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":1e999}'),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":["r",0,9007199254740991,1]}'),
-    framed(b'{"id":"@TOKEN@","kind":"module","module":"os"}'),
-    framed(b'{"id":"@TOKEN@","kind":"module","module":["numpy"]}'),
-    framed(b'{"id":"@TOKEN@","kind":"value","value":["ref","answer"]}'),
-    framed(b'{"id":"@TOKEN@","kind":"value"}'),
-    framed(b'{"id":["@TOKEN@"],"kind":"value","value":1}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":' + b'["l",' * 9_000 + b"1" + b"]" * 9_000 + b"}"),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":["i","' + b"f" * 60_000 + b'"]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":["na","<f8",[1099511627776],"' + b"AAAA" * 9 + b'"]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":["na","<f8",[0,1099511627776],""]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":["na","<U9999999",[0],""]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":["tt","float32",[0,0,9007199254740991],false,""]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":["D","1E+999999999999999999"]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":["fr",1,0]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":' + b"1" * 5_000 + b"}"),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":1e999}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":["r",0,9007199254740991,1]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"module","module":"os"}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"module","module":["numpy"]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value","value":["ref","answer"]}'),
+    framed(b'{"id":"@THE-TOKEN-HERE@","kind":"value"}'),
+    framed(b'{"id":["@THE-TOKEN-HERE@"],"kind":"value","value":1}'),
     struct.pack(">I", (1 << 32) - 1),
     struct.pack(">I", 10) + b"{",
     b"",
@@ -259,6 +262,33 @@ def test_keys_that_all_hash_alike_are_refused_before_a_table_of_them_is_built():
 def test_a_set_of_objects_is_refused_with_words_and_is_no_forgery(value):
     with pytest.raises(codec.CodecError, match="no plain values"):
         codec.encode(value)
+
+
+def test_what_comes_along_with_an_answer_is_noticed():
+    frame = framed(as_json({"kind": "value", "value": 1, "id": "@THE-TOKEN-HERE@"}))
+    with Peer(frame + b"x") as channel:
+        session = Session(lambda: channel, LIMITS, lambda why: Stop("error", why))
+        assert session.get("answer") == 1
+        assert channel.waiting() == b"x"
+
+
+def test_answers_that_come_in_one_piece_or_byte_by_byte():
+    ours, theirs = socket.socketpair()
+    messages = [{"a": 1}, {"b": "x" * 200_000}, {"c": []}]
+    frames = b"".join(codec.dumps(m) for m in messages)
+
+    def write() -> None:
+        for byte in frames[:40]:
+            theirs.sendall(bytes([byte]))
+        theirs.sendall(frames[40:])
+
+    thread = threading.Thread(target=write)
+    with ours, theirs:
+        thread.start()
+        channel = Channel(ours)
+        assert [channel.receive(time.monotonic() + 20, 1 << 20) for _ in messages] == messages
+        assert channel.waiting() is None
+        thread.join()
 
 
 def test_a_peer_that_never_answers_costs_the_time_of_one_call_only():

@@ -30,6 +30,8 @@ def act(job: Job) -> Outcome:
         os.kill(os.getpid(), signal.SIGKILL)
     if job.student.startswith("hangs"):
         time.sleep(600)
+    if job.student.startswith("slow"):
+        time.sleep(2.5)
     if job.student.startswith("raises"):
         raise ValueError("a fault of the grader")
     return Outcome(job.student, "graded")
@@ -57,6 +59,34 @@ def test_a_hanging_job_is_given_up_and_the_others_are_graded():
     assert [name for name, outcome in found.items() if outcome.status != "graded"] == ["hangs"]
     assert found["hangs"].status == "timed_out"
     assert found["hangs"].execution is None
+
+
+def test_a_job_that_waits_for_a_worker_does_not_use_up_its_time():
+    found = outcomes(["slow1", "slow2", "slow3"], 1, deadline_s=5.0)
+    assert {outcome.status for outcome in found.values()} == {"graded"}
+
+
+def test_one_job_waits_so_that_no_worker_does():
+    started = []
+
+    class Watched(ThreadPoolExecutor):
+        def submit(self, function, job):
+            started.append(job.student)
+            return super().submit(function, job)
+
+    handed_out = []
+    for _ in run_jobs([job(f"s{i}") for i in range(6)], act, workers=2, deadline_s=30, make_executor=Watched):
+        handed_out.append(len(started))
+    assert handed_out[0] >= 3 and handed_out[-1] == 6
+    assert all(count <= done + 3 for done, count in enumerate(handed_out, 1))
+
+
+def test_a_notebook_that_cannot_be_read_does_not_keep_the_pool_from_starting(tmp_path):
+    (tmp_path / "broken.ipynb").write_text("{", "utf-8")
+    for path in (tmp_path / "broken.ipynb", tmp_path / "missing.ipynb", None):
+        with KeptPool(local_pool, 1) as pool:
+            found = outcomes(["a"], 1, make_executor=pool.start(path))
+            assert found["a"].status == "graded"
 
 
 def test_an_exception_of_the_grader_is_one_students_reason():

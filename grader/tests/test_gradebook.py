@@ -67,6 +67,17 @@ def test_no_output_never_means_full_marks_against_the_verdict(tree):
     assert scores(tree, "ann")["q1_visible"] == 0.0
 
 
+def test_booking_asks_the_database_for_lists_of_cells(tree, monkeypatch):
+    from sqlalchemy.orm import Session
+
+    asked = []
+    execute = Session.execute
+    monkeypatch.setattr(Session, "execute", lambda self, *a, **k: asked.append(a[0]) or execute(self, *a, **k))
+    enter(tree, "ann", {"q1_hidden": 0.0, "q2_test": 2.5})
+    one_by_one = [str(q) for q in asked if "grade_cell.name = " in str(q) or "source_cell.name = " in str(q)]
+    assert len(asked) > 3 and one_by_one == []
+
+
 def test_booking_again_clears_the_old_score_first(tree):
     enter(tree, "ann", {})
     enter(tree, "ann", {"q2_test": None})
