@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import sys
 import tempfile
 from dataclasses import asdict
@@ -16,13 +15,15 @@ from typing import Any
 from grader.bench import report, sides
 from grader.bench.classes import CHAPTERS, Class, make_class
 
+LARGE = 100  # submissions; of that size a course's class is, or a part of a MOOC's
+
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m grader.bench", description=__doc__)
     parser.add_argument("--n", type=int, default=30, metavar="N", help="submissions in the comparison (30)")
     parser.add_argument("--rounds", type=int, default=3, help="how often both sides run, in turn (3)")
     parser.add_argument("--workers", type=int, default=2, help="of our side in the comparison (2)")
-    parser.add_argument("--full", action="store_true", help="our side also with N = 10, 100, 300 (else 10 and N)")
+    parser.add_argument("--full", action="store_true", help="also compare N = 100, once; our side with 10, 100, 300")
     parser.add_argument("--chapter", action="append", choices=list(CHAPTERS), help="just this one")
     parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR")
     args = parser.parse_args(argv)
@@ -42,15 +43,9 @@ def main(argv: list[str] | None = None) -> int:
 def _chapter(course: Class, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Both sides in turn, then the floor, then ours with other sizes and numbers of workers."""
     size = args.n
-    stock, ours = [], []
-    for number in range(args.rounds):
-        _say(f"{course.assignment}: round {number + 1} of {args.rounds}, stock")
-        theirs = sides.stock(course, size, folder / "stock")
-        _say(f"{course.assignment}: round {number + 1} of {args.rounds}, ours")
-        mine = sides.ours(course, size, folder / "ours", workers=args.workers)
-        same_scores(theirs.scores, mine.scores)
-        stock.append(theirs.figures)
-        ours.append(mine.figures)
+    comparisons = [_compared(course, size, args.rounds, args.workers, folder)]
+    if args.full:
+        comparisons.append(_compared(course, LARGE, 1, args.workers, folder))
     _say(f"{course.assignment}: floor")
     bookkeeping = sides.stock(course, size, folder / "stock", execute=False).figures.cpu_s / size
     cells = sides.cells_alone(course, size, folder / "cells").cpu_s / size
@@ -60,20 +55,35 @@ def _chapter(course: Class, args: argparse.Namespace, folder: Path) -> dict[str,
             _say(f"{course.assignment}: N={n}, {workers} workers")
             figures = sides.ours(course, n, folder / "ours", workers=workers).figures
             series.append({"size": n, "workers": workers, **asdict(figures)})
-    each = statistics.median(f.cpu_s for f in ours) / size
     return {
         "assignment": course.assignment,
         "about": CHAPTERS[course.assignment],
+        "comparisons": comparisons,
+        "floor": {"size": size, "bookkeeping": bookkeeping, "cells": cells},
+        "series": series,
+    }
+
+
+def _compared(course: Class, size: int, rounds: int, workers: int, folder: Path) -> dict[str, Any]:
+    """Both sides in turn over a class of one size; ratios are stock's figures by ours."""
+    stock, ours = [], []
+    for number in range(rounds):
+        what = f"{course.assignment}: N={size}, round {number + 1} of {rounds}"
+        _say(f"{what}, stock")
+        theirs = sides.stock(course, size, folder / "stock")
+        _say(f"{what}, ours")
+        mine = sides.ours(course, size, folder / "ours", workers=workers)
+        same_scores(theirs.scores, mine.scores)
+        stock.append(theirs.figures)
+        ours.append(mine.figures)
+    return {
         "size": size,
         "stock": [asdict(f) for f in stock],
         "ours": [asdict(f) for f in ours],
-        "floor": {"bookkeeping": bookkeeping, "cells": cells},
         "ratios": {
             "wall": [a.wall_s / b.wall_s for a, b in zip(stock, ours, strict=True)],
             "cpu": [a.cpu_s / b.cpu_s for a, b in zip(stock, ours, strict=True)],
-            "floor": each / (bookkeeping + cells),
         },
-        "series": series,
     }
 
 
