@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import math
 import traceback
@@ -119,6 +120,23 @@ def in_hidden(context: Context, test: TestCell, tb: TracebackType | None) -> boo
     return False
 
 
+def after_hidden(test: TestCell, tb: TracebackType | None) -> bool:
+    """Whether hidden tests of the same cell may have run before the failure.
+
+    The student's function could have kept what they passed in, and tell it in the words of a visible assertion.
+    """
+    if not test.hidden_lines:
+        return False
+    ends = [(node.lineno, node.end_lineno or node.lineno) for node in ast.parse(test.source).body]
+    first = min(test.hidden_lines)
+    unsafe = min((start for start, end in ends if end >= first), default=first)
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == test.filename and tb.tb_lineno >= unsafe:
+            return True
+        tb = tb.tb_next
+    return False
+
+
 def explain(context: Context, test: TestCell, error: BaseException) -> tuple[str, str, bool]:
     """Status, message for the student, and whether the failing statement is hidden."""
     hidden = in_hidden(context, test, error.__traceback__)
@@ -127,9 +145,13 @@ def explain(context: Context, test: TestCell, error: BaseException) -> tuple[str
         hidden = in_hidden(context, test, chain.__traceback__)
         chain = chain.__context__
     status, plain, discreet = _explain(context, test, error)
-    if not hidden or status == "no_attempt":
+    if status == "no_attempt":
         return status, plain, hidden
-    return status, f"隐藏测试「{test.title}」未通过：{discreet}", True
+    if hidden:
+        return status, f"隐藏测试「{test.title}」未通过：{discreet}", True
+    if after_hidden(test, error.__traceback__):
+        return status, f"「{test.title}」未通过：{discreet}", False
+    return status, plain, False
 
 
 def _explain(context: Context, test: TestCell, error: BaseException) -> tuple[str, str, str]:

@@ -422,6 +422,23 @@ class TestHidden:
         done = run(solution("def double(x):\n    return 1\n"), graded(self.CELL))
         assert (outcome(done).message, outcome(done).hidden) == ("visible words", False)
 
+    @pytest.mark.parametrize(
+        "cell",
+        [
+            "### BEGIN HIDDEN TESTS\nassert double(8641) == 17282\n### END HIDDEN TESTS\nassert double(1) == 2, double(1)",
+            "def judge(x):\n    assert double(x) == 2 * x, double(x)\n"
+            "### BEGIN HIDDEN TESTS\njudge(8641)\n### END HIDDEN TESTS\njudge(1)",
+            "for x in (2, 1):\n    assert double(x) == 2 * x, double(x)\n"
+            "    ### BEGIN HIDDEN TESTS\n    double(8641)\n    ### END HIDDEN TESTS\n",
+        ],
+        ids=["below", "through a helper", "in a loop"],
+    )
+    def test_a_visible_failure_after_hidden_tests_of_its_cell_tells_no_values(self, cell):
+        keeps = "import os\nkept = []\ndef double(x):\n    kept.append(x)\n    return kept if x == 1 else 2 * x\n"
+        found = outcome(run(solution(keeps), graded(cell, title="twice")))
+        assert (found.status, found.hidden) == ("failed", False)
+        assert "twice" in found.message and "8641" not in found.message
+
     def test_a_helper_from_a_hidden_part_stays_hidden_when_a_visible_test_calls_it(self):
         done = run(solution("def double(x):\n    return 2 * x\n"), graded(self.CELL, "a"), graded("judge(5)", "b"))
         assert outcome(done, "b").hidden and "CANARY" not in outcome(done, "b").message

@@ -66,6 +66,12 @@ def test_a_job_that_waits_for_a_worker_does_not_use_up_its_time():
     assert {outcome.status for outcome in found.values()} == {"graded"}
 
 
+def test_a_slow_job_delays_nobody_but_its_own_worker():
+    names = ["a", "slow", *"bcdefg"]
+    order = list(outcomes(names, 2))
+    assert order[-1] == "slow" and sorted(order) == sorted(names)
+
+
 def test_one_job_waits_so_that_no_worker_does():
     started = []
 
