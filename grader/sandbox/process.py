@@ -27,6 +27,7 @@ WORKER = Path(__file__).with_name("worker.py")
 PROGRAMS = {"worker": WORKER, "codec": Path(codec.__file__), "zygote": WORKER.with_name("zygote.py")}
 START_S = 60.0
 POLL_S = 0.05
+SHARED_LOOK = 5  # polls from one look at shared memory to the next
 INODES = 50_000
 BWRAP_PROBLEM = "the sandbox did not start"
 
@@ -179,6 +180,8 @@ class Inside(Sandbox):
         self._init: int | None = None  # its pidfd
         self._proc: int | None = None  # /proc as seen inside
         self._disks: list[int] = []
+        self._shared: dict[str, int] = {}  # by inode: the most that was seen of a piece of shared memory
+        self._looks = 0
         self._known = (1, 2)  # the first process and the worker, as numbered inside
 
     def _look(self) -> str | None:
@@ -191,6 +194,8 @@ class Inside(Sandbox):
             exact = processes.proportional_memory(self._proc)
             if exact is None or exact > self.limits.memory:
                 return "memory"
+        if self._shared_memory() > self.limits.memory:
+            return "memory"
         for disk in self._disks:
             state = os.fstatvfs(disk)
             if state.f_files - state.f_ffree > INODES or _used(state) > self.limits.tmpfs:
@@ -198,6 +203,14 @@ class Inside(Sandbox):
             if state.f_blocks and not state.f_bfree:
                 self.hits.add("disk")
         return None
+
+    def _shared_memory(self) -> int:
+        """Bytes of shared memory, as of the last look at it: that costs more than the other figures."""
+        self._looks += 1
+        if self._proc is not None and self._looks % SHARED_LOOK == 0:
+            now = processes.shared_sizes(self._proc)
+            self._shared = {inode: max(size, self._shared.get(inode, 0)) for inode, size in now.items()}
+        return sum(self._shared.values())
 
     def disk_state(self) -> tuple[int, ...]:
         states = [os.fstatvfs(disk) for disk in self._disks]

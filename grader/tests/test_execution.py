@@ -425,7 +425,7 @@ class TestHidden:
     @pytest.mark.parametrize(
         "cell",
         [
-            "### BEGIN HIDDEN TESTS\nassert double(8641) == 17282\n### END HIDDEN TESTS\nassert double(1) == 2, double(1)",
+            "### BEGIN HIDDEN TESTS\ndouble(8641)\n### END HIDDEN TESTS\nassert double(1) == 2, double(1)",
             "def judge(x):\n    assert double(x) == 2 * x, double(x)\n"
             "### BEGIN HIDDEN TESTS\njudge(8641)\n### END HIDDEN TESTS\njudge(1)",
             "for x in (2, 1):\n    assert double(x) == 2 * x, double(x)\n"

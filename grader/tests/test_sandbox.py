@@ -316,6 +316,13 @@ BOMBS = {
         "            x = b'x' * (10**8)\n            time.sleep(60)\n    time.sleep(60)",
         {"crashed"},
     ),
+    "memory shared with children that end": (
+        "import mmap, os\n    shared = mmap.mmap(-1, 10**9)\n    for start in range(0, 10**9, 10**8):\n"
+        "        if os.fork() == 0:\n"
+        "            for at in range(start, start + 10**8, 4096): shared[at] = 1\n            os._exit(0)\n"
+        "        os.wait()\n    import time\n    time.sleep(60)",
+        {"crashed"},
+    ),
     "forks": (
         "import os\n    while True:\n        try: os.fork()\n        except OSError: pass",
         {"limit", "timed_out"},
