@@ -56,7 +56,8 @@ def _grade(args: argparse.Namespace) -> int:
     assignment, limits = _assignment(args.assignment), parse_limits(args.limit)
     make_executor, workers = _executor(args)
     with KeptPool(make_executor, workers) as pool:
-        if not args.scheduler:  # its workers load their libraries while this process does
+        if not args.scheduler and not args.unsafe_no_sandbox:
+            # The workers load their libraries while this process does.
             pool.start(args.source or SOLUTIONS / assignment / f"{assignment}.ipynb")
         with quick_imports():
             from grader.grade.pipeline import GradeOptions, grade

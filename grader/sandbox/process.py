@@ -27,7 +27,7 @@ WORKER = Path(__file__).with_name("worker.py")
 PROGRAMS = {"worker": WORKER, "codec": Path(codec.__file__), "zygote": WORKER.with_name("zygote.py")}
 START_S = 60.0
 POLL_S = 0.05
-SHARED_LOOK = 5  # polls from one look at shared memory to the next
+SHARED_LOOK = 10  # polls from one look at shared memory to the next
 INODES = 50_000
 BWRAP_PROBLEM = "the sandbox did not start"
 
