@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def test_look_open_a_submission_and_override_a_score(page: Page, graded: Path) -
         rows.filter(has_text=f"{before:g} / 100").get_by_role("link").first.click()
         expect(page.locator("body")).to_contain_text("BEGIN HIDDEN TESTS")
         box = page.locator("input.score").first
+        expect(box).to_have_attribute("placeholder", re.compile(r"\d"))  # until it came, what is entered is not sent
         box.scroll_into_view_if_needed()
         shot(page, "formgrader_4_submission")
         with page.expect_response(lambda answer: "/api/grade/" in answer.url and answer.request.method == "PUT"):
