@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.grade.pipeline import ROOT, load_edition
+from grader.grade.pipeline import load_edition
+from grader.grade.sources import ROOT
 from grader.gradebook.tree import write_notebook
 from grader.model import SKIP_TAGS, Notebook
 from grader.structure import nbgrader_metadata

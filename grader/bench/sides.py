@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.bench.classes import Class
 from grader.bench.meter import Figures, measure
-from grader.grade.pipeline import ROOT
+from grader.grade.sources import ROOT
 from grader.gradebook.engine import shared_session
 from grader.gradebook.scores import read_grades
 from grader.gradebook.tree import CourseTree, register, write_notebook

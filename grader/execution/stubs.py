@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from grader.execution.cells import StudentCell
-
-FUNCTIONS = (ast.FunctionDef,)
-HARMLESS = (ast.Import, ast.ImportFrom)
+from grader.execution.cells import StudentCell, imports
 
 
 @dataclass(frozen=True)
@@ -56,10 +53,11 @@ def _stubs(key: str, source: str) -> dict[str, Stub]:
         body = ast.parse(source).body
     except (SyntaxError, ValueError):
         return {}
-    if not all(isinstance(node, (*FUNCTIONS, *HARMLESS)) or _is_text(node) for node in body):
-        return {}  # something else could bind the name again
-    functions = [node for node in body if isinstance(node, FUNCTIONS)]
-    names = [node.name for node in functions]
+    functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+    others = [node for node in body if not isinstance(node, ast.FunctionDef)]
+    if not all(isinstance(node, (ast.Import, ast.ImportFrom)) or _is_text(node) for node in others):
+        return {}  # something else could bind a name again
+    names = [*(node.name for node in functions), *imports(source)]
     found = {}
     for node in functions:
         raised = _raised_first(node)

@@ -113,11 +113,7 @@ def clean(text: str) -> str:
 def in_hidden(context: Context, test: TestCell, tb: TracebackType | None) -> bool:
     """Whether any frame of the failure lies between the markers of hidden tests, in this cell or an earlier one."""
     hidden = {t.filename: t.hidden_lines for t in context.cells.tests}
-    while tb is not None:
-        if tb.tb_lineno in hidden.get(tb.tb_frame.f_code.co_filename, ()):
-            return True
-        tb = tb.tb_next
-    return False
+    return any(line in hidden.get(frame.f_code.co_filename, ()) for frame, line in traceback.walk_tb(tb))
 
 
 def after_hidden(test: TestCell, tb: TracebackType | None) -> bool:
@@ -130,11 +126,7 @@ def after_hidden(test: TestCell, tb: TracebackType | None) -> bool:
     ends = [(node.lineno, node.end_lineno or node.lineno) for node in ast.parse(test.source).body]
     first = min(test.hidden_lines)
     unsafe = min((start for start, end in ends if end >= first), default=first)
-    while tb is not None:
-        if tb.tb_frame.f_code.co_filename == test.filename and tb.tb_lineno >= unsafe:
-            return True
-        tb = tb.tb_next
-    return False
+    return any(frame.f_code.co_filename == test.filename and line >= unsafe for frame, line in traceback.walk_tb(tb))
 
 
 def explain(context: Context, test: TestCell, error: BaseException) -> tuple[str, str, bool]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from grader.model import Limits
 
-SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 _SUFFIXES = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -50,6 +49,7 @@ def register(verbs: argparse._SubParsersAction) -> None:
 
 
 def _grade(args: argparse.Namespace) -> int:
+    from grader.grade.sources import chapter_source
     from grader.grade.workers import KeptPool
     from grader.imports import quick_imports
 
@@ -58,7 +58,7 @@ def _grade(args: argparse.Namespace) -> int:
     with KeptPool(make_executor, workers) as pool:
         if not args.scheduler and not args.unsafe_no_sandbox:
             # The workers load their libraries while this process does.
-            pool.start(args.source or SOLUTIONS / assignment / f"{assignment}.ipynb")
+            pool.start(args.source or chapter_source(assignment))
         with quick_imports():
             from grader.grade.pipeline import GradeOptions, grade
         out, results = grade(

@@ -29,6 +29,7 @@ from grader.grade.records import (
     fingerprint,
     record_of,
 )
+from grader.grade.sources import chapter_source, known_assignments
 from grader.grade.workers import KeptPool, local_pool, run_jobs
 from grader.gradebook.booking import Book
 from grader.gradebook.engine import shared_session
@@ -40,7 +41,6 @@ from grader.report.page import write_report
 from grader.results import Results, collect_results, write_results
 from grader.structure import max_score_of, questions_of
 
-ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = "/reference"  # stands for a student in the job of the reference solution; no student has a name like it
 
 
@@ -188,12 +188,6 @@ def _deadline(options: GradeOptions, edition: Edition) -> float:
     return 2 * options.limits.notebook_s + tests * options.limits.cell_s + 60
 
 
-def known_assignments() -> list[str]:
-    """The chapters that this tree holds a source of."""
-    paths = [*ROOT.glob("solutions/*/*.ipynb"), *ROOT.glob("solutions/*/*.py")]
-    return sorted({path.stem for path in paths if path.stem == path.parent.name})
-
-
 class _ClassRun:
     """One run over a class by the one writer of its out folder."""
 
@@ -217,16 +211,16 @@ class _ClassRun:
         """
         digests = {s.student: fingerprint(s.notebook, s.problem, self.conditions) for s in submissions}
         readable = {s.student: s for s in submissions if s.notebook is not None}
-        todo = [name for name in readable if not self._is_executed(name, digests[name])]
-        left = set(readable) - set(todo)
+        kept = {name: record for name in readable if (record := self._kept(name, digests[name])) is not None}
+        todo = [name for name in readable if name not in kept]
         with progress(len(todo), "grading") as step:
             outcomes = self._outcomes([self._job(name, readable[name].notebook) for name in todo])
             self._open()
             for submission in submissions:
                 if submission.notebook is None:
                     self._enter_ungraded(submission, digests[submission.student])
-                elif submission.student in left:
-                    self._enter_again(submission)
+                elif submission.student in kept:
+                    self._enter_again(submission, kept[submission.student])
             for outcome in outcomes:
                 self._enter(readable[outcome.student], digests[outcome.student], outcome)
                 step(f"{outcome.student}: {outcome.status}")
@@ -262,16 +256,18 @@ class _ClassRun:
                 early.append(outcome)
         return itertools.chain(early, outcomes)
 
-    def _is_executed(self, student: str, digest: str) -> bool:
-        """Whether the same submission was executed under the same conditions, and nothing of it is lost since."""
+    def _kept(self, student: str, digest: str) -> Record | None:
+        """The record of the same submission under the same conditions, unless something of it was lost since."""
         record = self.records.read(student)
         if record is None or self.options.force or record["digest"] != digest or not self.reference_passed:
-            return False
-        return not (record["booked"] and record["tests"]) or self._is_in_gradebook(student)
+            return None
+        if record["booked"] and record["tests"] and not self._is_in_gradebook(student):
+            return None
+        return record
 
-    def _enter_again(self, submission: Submission) -> None:
+    def _enter_again(self, submission: Submission, record: Record) -> None:
         """Enter what was executed earlier: all of it where the booking is missing, else when it was handed in."""
-        record = {**self.records.read(submission.student), "submission": describe(submission)}
+        record = {**record, "submission": describe(submission)}
         if record["booked"]:
             self.records.write(record)
         else:
@@ -346,10 +342,9 @@ def _collect(options: GradeOptions, edition: Edition) -> list[Submission]:
 
 
 def _known_source(assignment: str) -> Path:
-    folder = ROOT / "solutions" / assignment
-    for path in (folder / f"{assignment}.ipynb", folder / f"{assignment}.py"):
-        if path.is_file():
-            return path
+    path = chapter_source(assignment)
+    if path is not None:
+        return path
     known = ", ".join(known_assignments()) or "none yet"
     raise GraderError(
         f"assignment {assignment}", "it is unknown", f"choose one of: {known}; or name its notebook with --source"

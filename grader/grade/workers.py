@@ -128,6 +128,8 @@ class _Run:
             self._submit(self.suspects.popleft())
         while self.queue and len(self.running) < self.workers + 1:
             self._submit(self.queue.popleft())
+        for future in list(self.running)[: self.workers]:  # executors take jobs in the order in which they came
+            self.started.setdefault(future, time.monotonic())
 
     def collect(self) -> Iterator[Outcome]:
         """Wait for a job to end or to be overdue, and yield what ended."""
@@ -149,7 +151,6 @@ class _Run:
                 yield _died(broken[0])
             else:
                 self.suspects.extend(broken)
-        self._start_waiting()
 
     def give_up_overdue(self) -> Iterator[Outcome]:
         """Give up what runs for too long. Only processes can be killed; elsewhere the job is no longer waited for."""
@@ -161,7 +162,6 @@ class _Run:
             given_up.append(self._take(future))
         if given_up and isinstance(self.executor, ProcessPoolExecutor):
             self.queue.extendleft(self._restart())
-        self._start_waiting()
         for job in given_up:
             yield _overdue(job, self.deadline_s)
 
@@ -172,16 +172,10 @@ class _Run:
             self.queue.extendleft(self._restart())
             future = self.executor.submit(self.function, job)
         self.running[future] = job
-        self._start_waiting()
 
     def _take(self, future: Future) -> Job:
         self.started.pop(future, None)
         return self.running.pop(future)
-
-    def _start_waiting(self) -> None:
-        """Note which jobs have a worker now: executors take them in the order in which they came."""
-        for future in list(self.running)[: self.workers]:
-            self.started.setdefault(future, time.monotonic())
 
     def stop(self) -> None:
         if isinstance(self.make_executor, KeptPool):

@@ -204,6 +204,7 @@ class TestAttempts:
             "def double(x):\n    raise NotImplementedError('first do TODO 1') from None\n",
             "def double(x):\n    y = x\n    raise NotImplementedError('first do TODO 1')\n",
             STUB + "double = double\n",
+            STUB + "from math import sqrt as double\n",
             STUB + "double.by = 2\n",
             "def double(x):\n    yield x\n",
             "@property\ndef double(x):\n    raise NotImplementedError('first do TODO 1')\n",
