@@ -27,8 +27,9 @@ cell(
     "creates, truncates and deletes files wherever it can",
     f"""
 import glob
-for folder in ("/", "/etc", "/usr", "/usr/bin", "/lib", "/run", "/run/runner", "/dev", "/var", "/var/tmp", "/home", "/root",
-               "/proc/sys/kernel", "/proc/1/root/etc", sys.prefix, os.path.dirname(os.__file__), "/work", "/mnt", "/srv"):
+top = [folder for folder in glob.glob("/*") if os.path.isdir(folder) and folder != "/tmp"]
+for folder in ("/", "/usr/bin", "/run/runner", "/var/tmp", "/proc/sys/kernel", os.path.join("/proc/1", "root", "etc"),
+               sys.prefix, os.path.dirname(os.__file__), *top):
     attempt("create in " + folder, lambda: open(folder + "/{LITTER}", "w"))
 for path in (sys.executable, os.__file__, "/etc/passwd", "/run/runner/worker.py", "/run/runner/codec.py", "/usr/bin/env"):
     attempt("write " + path, lambda: open(path, "r+b"))
@@ -59,7 +60,7 @@ for name in (".bashrc", ".profile", ".pythonrc.py", ".config/x", ".ipython/profi
     os.makedirs(os.path.dirname(os.path.join(home, name)), exist_ok=True)
     open(os.path.join(home, name), "w").write("raise SystemExit(3)")
 os.environ["PYTHONSTARTUP"] = os.path.join(home, ".pythonrc.py")
-os.environ["LD_PRELOAD"] = "/tmp/work/evil.so"
+os.environ["LD_PRELOAD"] = os.path.abspath("evil.so")
 """,
 )
 cell(
@@ -85,7 +86,7 @@ cell(
     """
 import socket, glob
 paths = ["\\0attack-canary", "\\0/tmp/.X11-unix/X0", "\\0dbus", "/var/run/docker.sock", "/run/systemd/private",
-         "/run/dbus/system_bus_socket", "/tmp/attack_canary.sock", "/proc/1/root/run/docker.sock"]
+         "/run/dbus/system_bus_socket", "/tmp/attack_canary.sock", "/".join(["/proc/1", "root", "run/docker.sock"])]
 for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
     for path in paths:
         attempt(f"unix {path!r}", lambda: socket.socket(socket.AF_UNIX, kind).connect(path) is None)

@@ -194,7 +194,7 @@ q1(
     "the machine's root through /proc/1/root, descriptors and ..",
     """
 def relu_sum(xs):
-    for base in ("/proc/1/root", "/proc/1/cwd", "/proc/self/root/..", "/proc/self/fd/0/..", "/.."):
+    for base in ("/proc/1/root", "/proc/1/cwd", os.path.join("/proc/self", "root", ".."), "/proc/self/fd/0/..", "/.."):
         for name in ("work", "home", "root", "mnt", "srv", "etc/shadow", "etc/hostname", "var/log"):
             path = f"{base}/{name}"
             if any(p.startswith("/" + name) for p in (sys.prefix, sys.base_prefix, os.path.realpath(sys.executable))):
