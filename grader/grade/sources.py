@@ -1,4 +1,4 @@
-"""Where the instructors' notebooks of this tree lie. It imports nothing heavy: workers are told before the rest loads."""
+"""Where the instructors' notebooks of this tree lie. Imports nothing heavy: workers are told before the rest loads."""
 
 from __future__ import annotations
 
