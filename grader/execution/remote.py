@@ -132,7 +132,8 @@ class Session:
     Args:
         connect: makes the channel to the process that answers this test, when the test first wants something of it.
             May raise `Stop`.
-        ended: called once when the process can't answer any more; tells the status and the reason.
+        ended: called once when the process can't answer any more, with the reason and the operation that got
+            no reply; tells the status and what to say of it.
         overdue: function → in how many tests it ran out of time; shared by the sessions of one student.
         stubs: functions for which no process need be asked.
     """
@@ -141,7 +142,7 @@ class Session:
         self,
         connect: Callable[[], Channel],
         limits: Limits,
-        ended: Callable[[str], Stop],
+        ended: Callable[[str, str], Stop],
         overdue: dict[str, int] | None = None,
         stubs: dict[str, Stub] | None = None,
     ) -> None:
@@ -153,6 +154,7 @@ class Session:
         self.ended = ended
         self.stop: Stop | None = None
         self.left = TEST_CALLS * limits.call_s
+        self.asked = ""  # the operation that waits for its reply
         self.values: dict[str, Any] = {}
 
     def _request(self, message: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -162,6 +164,7 @@ class Session:
         """
         if self.stop is not None:
             raise self.stop
+        self.asked = message["op"]
         channel = self._connected()
         token = secrets.token_hex(8)
         begun = time.monotonic()
@@ -174,6 +177,7 @@ class Session:
                 raise self._fail("output")
             if reply.get("id") != token:
                 raise codec.CodecError("a reply to no request")
+            self.asked = ""
             return reply, size
         except TimedOut:
             raise self._late(message["name"], impatient) from None
@@ -196,7 +200,7 @@ class Session:
         return self.channel
 
     def _fail(self, why: str) -> Stop:
-        self.stop = self.ended(why)
+        self.stop = self.ended(why, self.asked)
         return self.stop
 
     def _late(self, name: str, impatient: bool) -> Stop:

@@ -72,7 +72,7 @@ class Student:
         self.forged = 0
         self.survivors = 0
         self.served = False  # whether any test came to an end with the process alive
-        self.again = False  # the process broke before it served any test: the test deserves a second try
+        self.again = False  # what a cell left behind may have broken the test: it deserves a second try
         self.knows_hidden = False  # whether a hidden test ran against this sandbox
         self.sandbox: Sandbox | None = None
         self.fork = True
@@ -81,6 +81,8 @@ class Student:
         self.completed: set[str] = set()
         self.overdue: dict[str, int] = {}  # see Session
         self._disk: tuple[int, ...] = ()
+        self._mute = False  # whether the process didn't answer when the last cell had run
+        self._doubted: dict[str, str] | None = None  # the modes before a second try without what cells left behind
 
     def __enter__(self) -> Student:
         return self
@@ -120,17 +122,18 @@ class Student:
         self._disk = self.sandbox.disk_state()
 
     def _is_broken(self) -> bool:
-        """Whether a replaced part of the shell kept a solution cell from running."""
+        """Whether a cell broke the process, or a replaced part of the shell kept a solution cell from running."""
         errors = [self.runs[c.key].error for c in self.cells.student if c.role == "solution" and c.key in self.runs]
-        return bool(self.patched) and FULL in self.modes.values() and any(e and e.cell is None for e in errors)
+        broken = self._mute or bool(self.patched) and any(e and e.cell is None for e in errors)
+        return broken and FULL in self.modes.values()
 
     def _only_definitions(self) -> None:
+        """The fault may lie in what a cell left behind (a thread, a hook, a patch): do without."""
         self.modes = {key: DEFINITIONS if mode == FULL else mode for key, mode in self.modes.items()}
 
     def _weaken(self, stopped: CellStopped) -> None:
         key = stopped.cell.key
         if (stopped.forged or self.modes[key] == DEFINITIONS) and FULL in self.modes.values():
-            # The fault may lie in what another cell left behind (a thread, a child, a patch): keep only definitions.
             self._only_definitions()
         else:
             self.modes[key] = WEAKER.get(self.modes[key], SKIP)
@@ -206,12 +209,19 @@ class Student:
     def _finish(self) -> list[str]:
         assert self.sandbox is not None
         deadline = time.monotonic() + 10
+        self._mute = True
         try:
             self.sandbox.channel.send({"op": "finish"}, deadline)
             found = self.sandbox.channel.receive(deadline, 1 << 20).get("finished")
-        except (TimedOut, Closed, codec.CodecError):
+        except (TimedOut, Closed):
             return ["the student's process stopped answering"]
-        return [f[:200] for f in found if type(f) is str][:40] if type(found) is list else ["the shell"]
+        except codec.CodecError:
+            found = None
+        if type(found) is not list:
+            self.forged += 1
+            return ["the shell"]
+        self._mute = False
+        return [f[:200] for f in found if type(f) is str][:40]
 
     def _cause(self, wait_status: object = None) -> tuple[str, str]:
         """Status and reason of a process that died."""
@@ -262,7 +272,8 @@ class Student:
         """
         stray = self.sandbox.channel.waiting() if self.sandbox is not None else None
         if stray is not None:
-            self.forged += bool(stray)
+            if stray:
+                self._unasked()
             self.discard()
         if self.sandbox is None:
             restarting(True)
@@ -286,9 +297,31 @@ class Student:
             self.discard()
             raise Stop(status, text) from None
 
-    def _ended(self, why: str) -> Stop:
-        """The session failed: find out how, and clean up."""
+    def _unasked(self) -> None:
+        """A message came that nobody asked for: what cells left behind writes it."""
+        self.forged += 1
+        self._only_definitions()
+
+    def _ended(self, why: str, asked: str) -> Stop:
+        """The session failed: find out how, and clean up.
+
+        Args:
+            why: ``time``, ``closed``, ``forged`` or a limit.
+            asked: the operation that got no reply. ``get`` runs no code of the student's.
+        """
+        beside = not self.fork  # threads that cells left behind ran beside the answer
         wait_status = self._reap(kill=why != "closed")
+        lost = why == "closed" and self.sandbox is None
+        unknown = lost and self._cause_unknown and not self.served
+        stop = self._gone if lost else self._stop(why, wait_status)
+        if FULL in self.modes.values() and (beside or unknown or asked == "get" or why == "forged"):
+            self._doubted = dict(self.modes)
+            self._only_definitions()
+            self.discard()
+            self.again = True
+        return stop
+
+    def _stop(self, why: str, wait_status: object) -> Stop:
         if why == "time":
             return Stop("timed_out", f"一次调用超过 {self.limits.call_s:g} 秒 (time limit)")
         if why == "forged":
@@ -297,23 +330,20 @@ class Student:
         if why in LIMIT_TEXT:
             self.hits.add(why)
             return Stop("limit", LIMIT_TEXT[why])
-        if self.sandbox is None:
-            if why == "closed" and self._cause_unknown and not self.served and FULL in self.modes.values():
-                # A cell left the process so that no test can start (a patch, a limit): keep only definitions.
-                self._only_definitions()
-                self.again = True
-            return self._gone
         return Stop(*self._cause(wait_status))
 
     def release(self, session: Session) -> None:
         """After a test: end its process; keep the student's if the test left no trace in it."""
-        if session.channel is None:
-            return
-        if session.channel is not getattr(self.sandbox, "channel", None):
+        if session.channel is not None and session.channel is not getattr(self.sandbox, "channel", None):
             session.channel.close()
-        if session.stop is None:
+        if session.channel is not None and session.stop is None:
             self.served = True
             self._reap(kill=False)
+        if self._doubted is not None and not self.again:
+            if session.stop is not None:  # it failed all the same, so the cells were not at fault
+                self.modes = self._doubted
+                self.discard()
+            self._doubted = None
 
     def _reap(self, *, kill: bool) -> object:
         """End the process of the running test and return its wait status, if it is known."""
@@ -344,6 +374,6 @@ class Student:
                 return None
             if reply.get("ended") == self._test.grade_id:
                 return reply.get("status")
-            self.forged += 1  # the runner tells of no other test's end now
+            self._unasked()
             return None
         return None

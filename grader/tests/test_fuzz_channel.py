@@ -157,7 +157,7 @@ def test_any_reply_to_a_look_up(message, honest_id, value):
     if honest_id and "kind" not in reply:
         reply |= {"kind": "value", "value": value}
     with Peer(framed(as_json(reply))) as channel:
-        session = Session(lambda: channel, LIMITS, lambda why: Stop("error", why))
+        session = Session(lambda: channel, LIMITS, lambda why, asked: Stop("error", why))
         with only_clear_errors():
             use(session.get("answer"))
 
@@ -169,7 +169,7 @@ def test_any_reply_to_a_call(message, changed, value):
     reply.setdefault("changed", [[index, {"value": item}] for index, item in changed])
     given_list, given_dict = [1, [2]], {"k": [3]}
     with Peer(framed(as_json(reply))) as channel:
-        session = Session(lambda: channel, LIMITS, lambda why: Stop("error", why))
+        session = Session(lambda: channel, LIMITS, lambda why, asked: Stop("error", why))
         with only_clear_errors():
             use(session.call("answer", (given_list,), {"d": given_dict}))
         assert type(given_list) is list and type(given_dict) is dict
@@ -180,7 +180,7 @@ def test_any_reply_to_a_call(message, changed, value):
 def test_any_bytes_in_place_of_a_reply_end_the_session_for_good(parts, framing):
     frames = [framed(p) if framing else p for p in parts]
     with Peer(*frames) as channel:
-        session = Session(lambda: channel, Limits(call_s=0.3), lambda why: Stop("error", why))
+        session = Session(lambda: channel, Limits(call_s=0.3), lambda why, asked: Stop("error", why))
         with pytest.raises(Stop):
             session.get("answer")
         with pytest.raises(Stop):
@@ -240,7 +240,7 @@ HOSTILE = [
 @pytest.mark.parametrize("frame", HOSTILE, ids=lambda f: repr(f[4:60]))
 def test_chosen_hostile_replies(frame):
     with Peer(frame) as channel:
-        session = Session(lambda: channel, LIMITS, lambda why: Stop("error", why))
+        session = Session(lambda: channel, LIMITS, lambda why, asked: Stop("error", why))
         with only_clear_errors():
             found = session.get("answer")
             use(found)
@@ -267,7 +267,7 @@ def test_a_set_of_objects_is_refused_with_words_and_is_no_forgery(value):
 def test_what_comes_along_with_an_answer_is_noticed():
     frame = framed(as_json({"kind": "value", "value": 1, "id": "@THE-TOKEN-HERE@"}))
     with Peer(frame + b"x") as channel:
-        session = Session(lambda: channel, LIMITS, lambda why: Stop("error", why))
+        session = Session(lambda: channel, LIMITS, lambda why, asked: Stop("error", why))
         assert session.get("answer") == 1
         assert channel.waiting() == b"x"
 
@@ -293,7 +293,7 @@ def test_answers_that_come_in_one_piece_or_byte_by_byte():
 
 def test_a_peer_that_never_answers_costs_the_time_of_one_call_only():
     ours, theirs = socket.socketpair()
-    session = Session(lambda: Channel(ours), Limits(call_s=0.2), lambda why: Stop("timed_out", why))
+    session = Session(lambda: Channel(ours), Limits(call_s=0.2), lambda why, asked: Stop("timed_out", why))
     with ours, theirs:
         with pytest.raises(Stop, match="time"):
             session.get("answer")

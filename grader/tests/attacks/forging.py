@@ -245,3 +245,63 @@ room.outputs += [{"stream": "stdin", "text": ["x"]}, {"result": 3}, {"display": 
 room.take = lambda: [{"stream": "stdout", "text": "\\ud800" * 10}, 7, None, {"result": "r" * 10, "stream": "x"}]
 """,
 )
+
+
+def in_runner(name: str, mechanism: str, method: str, body: str, **more: object) -> None:
+    """An attack in a cell that replaces a method of the runner, so that it strikes when that is called."""
+    lines = "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
+    patch = f"kind = type(worker())\nold = kind.{method}\ndef new(self, message, fds):\n{lines}kind.{method} = new\n"
+    in_cell(name, mechanism, "import time\n" + patch, **more)
+
+
+in_runner(
+    "forge_thread_in_tests",
+    "a thread that starts to write messages when a test begins",
+    "on_answer",
+    """
+old(self, message, fds)
+def shout():
+    while True:
+        try:
+            raw(frame({"id": "x", "value": 41}))
+        except Exception:
+            pass
+threading.Thread(target=shout, daemon=True).start()
+time.sleep(0.2)
+""",
+    **forged,
+)
+in_runner("forge_before_each_answer", "a message before the first answer to each test", "on_answer",
+          "raw(frame({'id': 'x', 'value': 41}))\nold(self, message, fds)", **forged)  # fmt: skip
+in_runner("forge_each_look_up", "each look-up of a name is answered with a value of its choice", "on_get",
+          "raw(frame({'id': message['id'], 'kind': 'value', 'value': ['ref', 'x']}))", **forged)  # fmt: skip
+in_runner("forge_each_call", "each call is answered for another request", "on_call",
+          "raw(frame({'id': 'f' * 16, 'value': 41}))", **forged)  # fmt: skip
+in_runner("forge_limit", "claims a limit when a test begins", "on_answer",
+          "raw(frame({'limit': 'output'}))\nold(self, message, fds)", flags=("sandbox_limit",))  # fmt: skip
+in_runner("forge_large_look_up", "a frame that claims 4 GB at each look-up", "on_get",
+          "raw(b'\\xff\\xff\\xff\\xff')", flags=("sandbox_limit",))  # fmt: skip
+in_runner("forge_silent_look_up", "no look-up of a name is answered", "on_get", "time.sleep(3600)")
+in_runner("forge_last_answer", "answers the last question about the cells with something else", "on_finish",
+          "raw(frame({'done': '0'}))", **forged)  # fmt: skip
+in_runner("forge_end_after_cells", "ends when the last cell has run", "on_finish", "os._exit(0)")
+in_runner(
+    "forge_end_in_second_test",
+    "ends when the second test begins",
+    "on_test",
+    "self.count = getattr(self, 'count', 0) + 1\nos._exit(0) if self.count == 2 else old(self, message, fds)",
+)
+in_cell(
+    "forge_hang_after_fork",
+    "a handler after fork that never returns",
+    "import time\nos.register_at_fork(after_in_child=lambda: time.sleep(3600))\n",
+)
+in_cell(
+    "forge_beside_a_thread",
+    "a thread of a cell makes every call hang: the tests meet it in the very process",
+    """
+import time
+threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+type(worker()).on_call = lambda self, message, fds: time.sleep(3600)
+""",
+)
