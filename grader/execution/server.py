@@ -24,7 +24,7 @@ from grader import sandbox
 from grader.execution.cells import Cells
 from grader.imports import quick_imports
 from grader.model import ExecutionRequest
-from grader.sandbox import zygote
+from grader.sandbox import command, zygote
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS_SPACE = 8 << 30
@@ -128,7 +128,7 @@ class _Server:
         self.process = subprocess.Popen(
             [sys.executable, "-c", f"from grader.execution import server; server.serve({theirs.fileno()})"],
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **single, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
+            env={**os.environ, **single, **command.HUGE_PAGES, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
             pass_fds=[theirs.fileno()],
         )
         theirs.close()

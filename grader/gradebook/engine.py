@@ -1,9 +1,10 @@
 """One database session for a run, one transaction for a student.
 
 For each submission nbgrader opens and throws away about nine SQLAlchemy engines, inspects and creates all tables each
-time, asks for every cell by itself and commits after it. Within :func:`shared_session` every
-``nbgrader.api.Gradebook`` of one address shares one session, and within :func:`transaction` cells are looked up in
-lists and what nbgrader commits is kept until the end: a student is booked wholly or not at all.
+time, asks for every cell by itself and for the same notebook ten times, and commits after each. Within
+:func:`shared_session` every ``nbgrader.api.Gradebook`` of one address is the same one with one session, and within
+:func:`transaction` what was found once is not asked for again, cells are looked up in lists, and what nbgrader commits
+is kept until the end: a student is booked wholly or not at all.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from unittest import mock
 import nbgrader.api
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from nbgrader.api import Gradebook
+from nbgrader.api import BaseCell, Gradebook
 from nbgrader.dbutil import _temp_alembic_ini
 from sqlalchemy.exc import DatabaseError, SAWarning
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, with_polymorphic
 
 from grader.errors import GraderError
 
@@ -29,6 +30,14 @@ class SharedSession(Session):
     """A session that stands for nbgrader's ``scoped_session``; inside a transaction a commit only writes new rows."""
 
     held = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.found: dict[tuple[Any, ...], Any] = {}  # by what was asked for, within a transaction
+
+    def delete(self, instance: Any) -> None:
+        self.found.clear()
+        super().delete(instance)
 
     def commit(self) -> None:
         if not self.held:
@@ -51,18 +60,13 @@ def shared_session() -> Iterator[None]:
     """
     engines: dict[str, Any] = {}
     sessions: dict[Any, SharedSession] = {}
-    create, create_all = nbgrader.api.create_engine, nbgrader.api.Base.metadata.create_all
-    prepared: set[Any] = set()
+    opened: dict[tuple[str, str], dict[str, Any]] = {}
+    create, open_one = nbgrader.api.create_engine, Gradebook.__init__
 
     def cached_engine(url: str, **options: Any) -> Any:
         if url not in engines:
             engines[url] = create(url, **options)
         return engines[url]
-
-    def create_once(bind: Any, **options: Any) -> None:
-        if bind not in prepared:
-            create_all(bind=bind, **options)
-            prepared.add(bind)
 
     def session_of(maker: Any) -> SharedSession:
         engine = maker.kw["bind"]
@@ -70,10 +74,16 @@ def shared_session() -> Iterator[None]:
             sessions[engine] = SharedSession(bind=engine, autoflush=True)
         return sessions[engine]
 
+    def open_once(self: Gradebook, db_url: str, course_id: str = "default_course", **options: Any) -> None:
+        if (db_url, course_id) not in opened:
+            open_one(self, db_url, course_id, **options)
+            opened[db_url, course_id] = dict(vars(self))
+        vars(self).update(opened[db_url, course_id])
+
     with (
         mock.patch.object(nbgrader.api, "create_engine", cached_engine),
         mock.patch.object(nbgrader.api, "scoped_session", session_of),
-        mock.patch.object(nbgrader.api.Base.metadata, "create_all", create_once),
+        mock.patch.object(Gradebook, "__init__", open_once),
         mock.patch.object(Gradebook, "close", lambda self: self.db.remove()),
         mock.patch.object(nbgrader.api, "get_alembic_version", schema_version),
         warnings.catch_warnings(),
@@ -98,48 +108,65 @@ def transaction(gradebook: Gradebook) -> Iterator[None]:
     assert isinstance(session, SharedSession), "only inside shared_session()"
     session.held = True
     try:
-        with _Lists().in_use():
+        # All columns at once: where cells are first met as their base class, each would be read again by itself.
+        cells = session.query(with_polymorphic(BaseCell, "*")).all()
+        with _found_once(session):
             yield
+        del cells
         session.held = False
         session.commit()
     finally:
         session.held = False
+        session.found.clear()
         session.close()
 
 
-class _Lists:
-    """The cells and grades of a notebook by name, each read at once where nbgrader asks for one cell at a time."""
+# By method of Gradebook: what finds the notebook, and which of its lists the method looks through.
+_IN_LISTS = (
+    ("find_source_cell", "find_notebook", ("source_cells",)),
+    ("find_graded_cell", "find_notebook", ("grade_cells", "task_cells")),
+    ("find_grade", "find_submission_notebook", ("grades",)),
+    ("find_comment", "find_submission_notebook", ("comments",)),
+)
+_ALONE = ("find_student", "find_assignment", "find_notebook", "find_submission", "find_submission_notebook")
 
-    # By method of Gradebook: what finds the notebook, and which of its lists the method looks through.
-    LOOK_UPS = (
-        ("find_source_cell", "find_notebook", ("source_cells",)),
-        ("find_graded_cell", "find_notebook", ("grade_cells", "task_cells")),
-        ("find_grade", "find_submission_notebook", ("grades",)),
-        ("find_comment", "find_submission_notebook", ("comments",)),
-    )
 
-    def __init__(self) -> None:
-        self.known: dict[tuple[str, ...], dict[str, Any]] = {}
+@contextmanager
+def _found_once(session: SharedSession) -> Iterator[None]:
+    """Let nbgrader's look-ups be answered from what they found before; what they don't find they ask for again."""
+    with ExitStack() as stack:
+        for method in _ALONE:
+            stack.enter_context(mock.patch.object(Gradebook, method, _remembered(session, method)))
+        for method, notebook, lists in _IN_LISTS:
+            stack.enter_context(mock.patch.object(Gradebook, method, _listed(session, method, notebook, lists)))
+        yield
 
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for method, notebook, lists in self.LOOK_UPS:
-                stack.enter_context(mock.patch.object(Gradebook, method, self._finder(method, notebook, lists)))
-            yield
 
-    def _finder(self, method: str, notebook: str, lists: tuple[str, ...]) -> Callable[..., Any]:
-        one_by_one = getattr(Gradebook, method)
+def _remembered(session: SharedSession, method: str) -> Callable[..., Any]:
+    look_up = getattr(Gradebook, method)
 
-        def find(gradebook: Gradebook, name: str, *where: str) -> Any:
-            key = (method, *where)
-            if key not in self.known:
-                found = getattr(gradebook, notebook)(*where)
-                self.known[key] = {item.name: item for part in lists for item in getattr(found, part)}
-            known = self.known[key]
-            return known[name] if name in known else one_by_one(gradebook, name, *where)
+    def find(gradebook: Gradebook, *names: str) -> Any:
+        key = (method, *names)
+        if key not in session.found:
+            session.found[key] = look_up(gradebook, *names)
+        return session.found[key]
 
-        return find
+    return find
+
+
+def _listed(session: SharedSession, method: str, notebook: str, lists: tuple[str, ...]) -> Callable[..., Any]:
+    """Looks up one cell, its grade or its comment in all of the notebook's, read at once."""
+    one_by_one = getattr(Gradebook, method)
+
+    def find(gradebook: Gradebook, name: str, *where: str) -> Any:
+        key = (method, *where)
+        if key not in session.found:
+            found = getattr(gradebook, notebook)(*where)
+            session.found[key] = {item.name: item for part in lists for item in getattr(found, part)}
+        known = session.found[key]
+        return known[name] if name in known else one_by_one(gradebook, name, *where)
+
+    return find
 
 
 def schema_version() -> str:

@@ -14,6 +14,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import ComputeChecksums, SaveCells
 
 from grader.files import write_atomic
+from grader.gradebook.engine import transaction
 from grader.gradebook.overrides import Overrides
 from grader.model import Notebook
 from grader.structure import nbgrader_metadata
@@ -85,7 +86,8 @@ def register(tree: CourseTree, source: Notebook, release: Notebook, due: datetim
     resources = {"nbgrader": {"notebook": tree.assignment, "assignment": tree.assignment, "db_url": tree.db_url}}
     notebook = nbformat.from_dict(_stored_edition(source, release))
     notebook, _ = ComputeChecksums().preprocess(notebook, resources)
-    SaveCells().preprocess(notebook, resources)
+    with tree.gradebook() as gradebook, transaction(gradebook):
+        SaveCells().preprocess(notebook, resources)
 
 
 def write_notebook(path: Path, notebook: Notebook, *, compact: bool = False) -> None:

@@ -51,6 +51,7 @@ def serve(fd: int, worker_module: Any, codec_module: Any, paths: list[str]) -> N
     worker, codec = worker_module, codec_module
     control = socket.socket(fileno=fd)
     control.set_inheritable(False)
+    os.environ.pop("GLIBC_TUNABLES", None)  # libc has read it
     ready = worker.Worker(None)
     gc.disable()  # it finds nothing in imports, and takes a third of their time
     ready.prepare(paths)
