@@ -13,20 +13,18 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from grader import sandbox
 from grader.execution.cells import Cells
 from grader.imports import quick_imports
 from grader.model import ExecutionRequest
-from grader.sandbox import command, zygote
+from grader.sandbox import zygote
+from grader.sandbox.libraries import Libraries
 
-ROOT = Path(__file__).resolve().parents[2]
 ADDRESS_SPACE = 8 << 30
 FORKS = sys.platform == "linux"
 _lock = threading.Lock()
@@ -122,17 +120,11 @@ class _Server:
     def __init__(self, *, shared: bool = False) -> None:
         self.owner = None if shared else os.getpid()
         self.lock = threading.Lock()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-        single = {f"{n}_NUM_THREADS": "1" for n in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", f"from grader.execution import server; server.serve({theirs.fileno()})"],
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **single, **command.HUGE_PAGES, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
-            pass_fds=[theirs.fileno()],
-        )
-        theirs.close()
-        self.socket = ours
+        self.loaded: set[str] | None = None
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.libraries = Libraries()
+        with theirs:
+            self.libraries.serve(__name__, theirs)
 
     def usable(self) -> bool:
         if self.owner not in (None, os.getpid()):
@@ -142,14 +134,23 @@ class _Server:
         return not poll.poll(0)  # the other end is open
 
     def prepare(self, order: dict[str, Any]) -> None:
+        """Have the modules imported that the order names, those of both sides in one process as far as may be."""
         with self.lock:
+            self._load(order)
             self.socket.send(json.dumps(order).encode())
 
     def fork(self, order: dict[str, Any]) -> Connection:
         ours, theirs = socket.socketpair()
         with theirs, self.lock:
+            self._load(order)
             socket.send_fds(self.socket, [json.dumps(order).encode()], [theirs.fileno()])
         return Connection(ours.detach())
+
+    def _load(self, order: dict[str, Any]) -> None:
+        modules = {*order["preload"], *order["students"]}
+        if self.loaded is None or not modules <= self.loaded:  # the first order starts the server
+            self.libraries.load(sorted(modules))
+            self.loaded = modules | (self.loaded or set())
 
 
 def share() -> None:
@@ -167,15 +168,17 @@ def _running() -> _Server:
         return _server
 
 
-def serve(fd: int) -> None:
-    """The server: import what is asked for, and fork. It never runs anything else, so it stays at one thread."""
+def serve(fd: int, libraries: int) -> None:
+    """The server: import what is asked for, and fork. It never runs anything else, so it stays at one thread.
+
+    Args:
+        fd: a socket of sequenced packets.
+        libraries: that of the process from which this one was forked.
+    """
+    sandbox.fork_from(Libraries(socket.socket(fileno=libraries)))
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=fd)
     control.set_inheritable(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with quick_imports():
-        importlib.import_module("grader.execution.tester")
-        importlib.import_module("grader.sandbox.warm")
-    zygote.settle()
     children: dict[int, int] = {}  # number of each by pid
     while True:
         data, fds, _, _ = socket.recv_fds(control, 4096, 1)
@@ -186,7 +189,7 @@ def serve(fd: int) -> None:
         number = min(set(range(len(children) + 1)) - set(children.values()))
         if order["kind"] == "bwrap":
             sandbox.keep_warm(tuple(order["students"]), number)
-        _import(order["preload"])
+        _import(["grader.execution.tester", *order["preload"]])
         if not fds:
             continue
         pid = os.fork()
@@ -204,8 +207,7 @@ def _import(modules: list[str]) -> None:
                 importlib.import_module(name)
         if "numpy" in sys.modules:
             importlib.import_module("numpy.random")  # put off by NumPy; each test seeds it
-        with contextlib.suppress(Exception):
-            zygote.first_use()
+        zygote.first_use()
     if missing:
         zygote.settle()
 

@@ -15,6 +15,7 @@ from grader.errors import GraderError
 from grader.model import Limits
 
 if TYPE_CHECKING:
+    from grader.sandbox.libraries import Libraries
     from grader.sandbox.process import Sandbox
     from grader.sandbox.warm import Zygote
 
@@ -25,6 +26,7 @@ APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 USERNS = (Path("/proc/sys/kernel/unprivileged_userns_clone"), Path("/proc/sys/user/max_user_namespaces"))
 RESTARTS = 3  # of a zygote that died, most likely for want of memory
 
+_base: Libraries | None = None  # the process that zygotes are forked from
 _zygote: Zygote | None = None  # for the next call of `start`
 _zygotes: dict[int, Zygote] = {}
 _starts = 0
@@ -77,8 +79,9 @@ def keep_warm(modules: tuple[str, ...], number: int = 0) -> None:
         number: of the submission among those that run now, from 0. Where all have one user, each takes a warm process
             of its own.
     """
-    global _zygote, _modules, _starts
+    global _base, _zygote, _modules, _starts
     from grader.sandbox import warm
+    from grader.sandbox.libraries import Libraries
 
     _modules, _zygote = modules, None
     mode = _probe()
@@ -92,9 +95,17 @@ def keep_warm(modules: tuple[str, ...], number: int = 0) -> None:
     if _zygote is None and _starts <= RESTARTS + len(_zygotes):
         _starts += 1
         with contextlib.suppress(OSError):
-            _zygote = _zygotes[number] = warm.Zygote(mode)
+            if _base is None or not _base.usable():
+                _base = Libraries()
+            _zygote = _zygotes[number] = warm.Zygote(mode, _base, modules)
     if _zygote is not None:
         _zygote.load(modules)
+
+
+def fork_from(libraries: Libraries) -> None:
+    """Have `keep_warm` use this process; without, it starts one."""
+    global _base
+    _base = libraries
 
 
 @lru_cache(maxsize=1)

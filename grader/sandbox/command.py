@@ -22,14 +22,16 @@ WORK = "/tmp/work"
 HOME = "/tmp/home"
 RUNNER = "/run/runner"
 USER = 1000  # the user inside, where the grader isn't root
-# What making a submission's namespaces, mounts and user takes; the forked child gives all of it up.
-WARM_CAPABILITIES = ("SYS_ADMIN", "NET_ADMIN", "SETPCAP", "SETUID", "SETGID")
+# What making a submission's namespaces, mounts and user takes (CAP_SETGID, SETUID, SETPCAP, NET_ADMIN, SYS_ADMIN); the
+# forked child gives all of it up.
+WARM_CAPABILITIES = (6, 7, 8, 12, 21)
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "ssl/openssl.cnf", "mime.types")
 MASKED = ("/usr/share/fonts", "/usr/local/share/fonts")  # matplotlib would index them for seconds in each sandbox
 # Has glibc ask for huge pages for its heap, where they make a fork cheap; `zygote.settle` need not copy them together.
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
+LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in LIBRARIES}
 
 
 def environment(home: str, executable: str) -> dict[str, str]:
@@ -48,7 +50,7 @@ def environment(home: str, executable: str) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
         "KMP_INIT_AT_FORK": "FALSE",
-        **{f"{name}_NUM_THREADS": "1" for name in THREADS},
+        **ONE_THREAD,
     }
 
 
@@ -125,8 +127,8 @@ def arguments(limits: Limits, mode: str, fds: dict[str, int], command: list[str]
         fds: descriptors of ``worker``, ``codec``, ``passwd`` (file contents), ``info`` (for the pid) and, where the
             machine is known, ``seccomp``; ``zygote`` if ``warm``.
         command: the program and its arguments.
-        warm: for the process from which submissions are forked. It runs no student code, and keeps the capabilities
-            (over its own user namespace, in ``user`` mode) to make namespaces and mounts; no filter may forbid that.
+        warm: for the sandbox into which the process moves from which submissions are forked. It runs no student code,
+            and makes namespaces; no filter may forbid that.
     """
     return [shutil.which("bwrap") or "bwrap", *_arguments(limits, mode, fds, warm), "--", *command]
 
@@ -140,9 +142,9 @@ def _arguments(limits: Limits, mode: str, fds: dict[str, int], warm: bool) -> It
             yield "--disable-userns"
     if mode == "root" or warm:
         yield from ("--cap-drop", "ALL")
-        for name in WARM_CAPABILITIES if warm else ("SETUID", "SETGID"):
-            yield from ("--cap-add", f"CAP_{name}")
-    for name, value in {**environment(HOME, sys.executable), **(HUGE_PAGES if warm else {})}.items():
+    if mode == "root" and not warm:
+        yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
+    for name, value in environment(HOME, sys.executable).items():
         yield from ("--setenv", name, value)
     yield from ("--proc", "/proc", "--dev", "/dev")
     yield from _tmpfs("/dev/shm", shm_size(limits))

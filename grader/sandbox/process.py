@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -22,6 +23,7 @@ from grader.channel.wire import Channel, Closed, TimedOut
 from grader.errors import GraderError
 from grader.model import Limits
 from grader.sandbox import command, processes, seccomp
+from grader.sandbox.libraries import data
 
 WORKER = Path(__file__).with_name("worker.py")
 PROGRAMS = {"worker": WORKER, "codec": Path(codec.__file__), "zygote": WORKER.with_name("zygote.py")}
@@ -164,13 +166,6 @@ class Sandbox:
         self.close()
 
 
-def _data(content: bytes) -> int:
-    fd = os.memfd_create("data")
-    os.write(fd, content)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
 class Inside(Sandbox):
     """A student's process in namespaces of its own, seen through them."""
 
@@ -180,7 +175,7 @@ class Inside(Sandbox):
         self._init: int | None = None  # its pidfd
         self._proc: int | None = None  # /proc as seen inside
         self._disks: list[int] = []
-        self._shared: dict[str, int] = {}  # by inode: the most that was seen of a piece of shared memory
+        self._shared: dict[str, float] = {}  # by inode: the most that was seen of a piece of shared memory
         self._looks = 0
         self._known = (1, 2)  # the first process and the worker, as numbered inside
 
@@ -204,11 +199,13 @@ class Inside(Sandbox):
                 self.hits.add("disk")
         return None
 
-    def _shared_memory(self) -> int:
+    def _shared_memory(self) -> float:
         """Bytes of shared memory, as of the last look at it: that costs more than the other figures."""
         self._looks += 1
         if self._proc is not None and self._looks % SHARED_LOOK == 0:
             now = processes.shared_sizes(self._proc)
+            if now is None:
+                return math.inf
             self._shared = {inode: max(size, self._shared.get(inode, 0)) for inode, size in now.items()}
         return sum(self._shared.values())
 
@@ -261,7 +258,19 @@ class Bubblewrap(Inside):
         self.uid = command.root_uid() if mode == "root" else command.USER
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        self.process, info = launch(limits, mode, self.uid, theirs, [str(theirs.fileno())], seccomp.program())
+        program = [sys.executable, f"{command.RUNNER}/worker.py", str(theirs.fileno())]
+        null = subprocess.DEVNULL
+        with theirs:
+            self.process, info = launch(
+                limits,
+                mode,
+                self.uid,
+                program,
+                seccomp.program() or b"",
+                stdin=null,
+                stdout=null,
+                pass_fds=[theirs.fileno()],
+            )
         self._first = _first_pid(info)
         if self._first is not None:
             with contextlib.suppress(OSError):
@@ -285,44 +294,35 @@ class Bubblewrap(Inside):
 
 
 def launch(
-    limits: Limits,
-    mode: str,
-    uid: int,
-    theirs: socket.socket,
-    words: list[str],
-    filtered: bytes | None,
-    *,
-    warm: bool = False,
+    limits: Limits, mode: str, uid: int, program: list[str], filtered: bytes | None, **options: Any
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the worker program in bubblewrap; returns the process and the descriptor on which its pid will come.
+    """Start a program in bubblewrap; returns the process and the descriptor on which its pid will come.
 
     Args:
-        theirs: the socket that the program gets; closed here.
-        words: its arguments.
-        filtered: the seccomp filter, if there is one.
-        warm: as for `command.arguments`.
+        program: and its arguments.
+        filtered: the seccomp filter; None for the sandbox of a warm process.
+        options: of `subprocess.Popen`.
     """
+    warm = filtered is None
     info_read, info_write = os.pipe()
-    fds = {name: _data(path.read_bytes()) for name, path in PROGRAMS.items() if warm or name != "zygote"}
+    fds = {name: data(path.read_bytes()) for name, path in PROGRAMS.items() if warm or name != "zygote"}
     fds["info"] = info_write
-    fds["passwd"] = _data(command.passwd(uid).encode())
-    if filtered is not None:
-        fds["seccomp"] = _data(filtered)
+    fds["passwd"] = data(command.passwd(uid).encode())
+    if filtered:
+        fds["seccomp"] = data(filtered)
     try:
         process = subprocess.Popen(
-            command.arguments(limits, mode, fds, [sys.executable, f"{command.RUNNER}/worker.py", *words], warm=warm),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            command.arguments(limits, mode, fds, program, warm=warm),
             stderr=subprocess.DEVNULL,
             env={"PATH": os.defpath},
             cwd="/",
-            pass_fds=[*fds.values(), theirs.fileno()],
+            pass_fds=[*fds.values(), *options.pop("pass_fds", ())],
+            **options,
         )
     except BaseException:
         os.close(info_read)
         raise
     finally:
-        theirs.close()
         for fd in fds.values():
             os.close(fd)
     return process, info_read

@@ -120,38 +120,45 @@ def usage_of_all(proc: int) -> Usage:
 def proportional_memory(proc: int) -> int | None:
     """Resident bytes with shared pages counted once, or None where the kernel doesn't tell."""
     total = 0
-    for name in os.listdir(proc):
-        if name.isdigit():
-            try:
-                for line in _read(f"{name}/smaps_rollup", proc).splitlines():
-                    if line.startswith("Pss:"):
-                        total += int(line.split()[1]) << 10
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            except (OSError, ValueError):
-                return None
+    for name in _but_first(proc):
+        try:
+            for line in _read(f"{name}/smaps_rollup", proc).splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) << 10
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except (OSError, ValueError):
+            return None
     return total
 
 
-def shared_sizes(proc: int) -> dict[str, int]:
+def shared_sizes(proc: int) -> dict[str, int] | None:
     """How far mappings reach into each piece of anonymous memory that processes share, in bytes, by inode.
 
     What only processes touched that have ended since is in nobody's resident memory, and still there.
+
+    Returns:
+        None where a process hides its mappings, which only one does that asks the kernel to.
     """
     found: dict[str, int] = {}
-    for name in os.listdir(proc):
-        if not name.isdigit():
+    for name in _but_first(proc):
+        try:
+            with open(name + "/maps", encoding="ascii", errors="replace", opener=_opener(proc)) as file:
+                for line in file:
+                    if line.endswith("/dev/zero (deleted)\n"):
+                        span, _, offset, _, inode = line.split()[:5]
+                        start, end = (int(x, 16) for x in span.split("-"))
+                        found[inode] = max(found.get(inode, 0), int(offset, 16) + end - start)
+        except PermissionError:
+            return None
+        except (OSError, ValueError):
             continue
-        with (
-            contextlib.suppress(OSError, ValueError),
-            open(name + "/maps", encoding="ascii", errors="replace", opener=_opener(proc)) as file,
-        ):
-            for line in file:
-                if line.endswith("/dev/zero (deleted)\n"):
-                    span, _, offset, _, inode = line.split()[:5]
-                    start, end = (int(x, 16) for x in span.split("-"))
-                    found[inode] = max(found.get(inode, 0), int(offset, 16) + end - start)
     return found
+
+
+def _but_first(proc: int) -> list[str]:
+    """The processes that a sandbox's /proc shows, without its first, which is ours and may be closed to everybody."""
+    return [name for name in os.listdir(proc) if name.isdigit() and name != "1"]
 
 
 def _opener(folder: int) -> Callable[[str, int], int]:

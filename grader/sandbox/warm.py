@@ -22,6 +22,10 @@ from grader.channel import codec
 from grader.channel.wire import Channel, Closed, TimedOut
 from grader.model import Limits
 from grader.sandbox import command, process, processes, seccomp
+from grader.sandbox.libraries import SHARED, Libraries
+
+# Keeps bubblewrap's namespaces until its standard input ends; says when they stand.
+HOLDER = ["/bin/sh", "-c", "echo; read _"]
 
 
 class NotWarm(Exception):
@@ -32,15 +36,34 @@ class Zygote:
     """The process from which submissions are forked, started at once and in the background.
 
     Several processes may order from it, each order is one packet; those that are forked from the starter can.
+
+    Args:
+        libraries: the process that it is forked from.
+        modules: what the first submission imports.
     """
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, libraries: Libraries, modules: tuple[str, ...] = ()) -> None:
         self.mode = mode
-        self._loaded: set[str] = set()
+        self._loaded = {name for name in modules if name in SHARED}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        words = [str(theirs.fileno()), "warm", *command.package_paths()]
-        # bubblewrap writes its pid there, and would hang with nobody to read it.
-        self.process, self._info = process.launch(Limits(), mode, command.USER, theirs, words, None, warm=True)
+        hold, self._leash = os.pipe()  # while this end is open, the sandbox lives
+        ready, standing = os.pipe()
+        try:
+            self.process, info = process.launch(Limits(), mode, command.USER, HOLDER, None, stdin=hold, stdout=standing)
+            message = {
+                "user": mode == "user",
+                "capabilities": command.WARM_CAPABILITIES,
+                "folder": command.WORK,
+                "program": f"{command.RUNNER}/worker.py",
+                "words": ["warm", *command.package_paths()],
+            }
+            with os.fdopen(info):
+                libraries.enter(message, sorted(self._loaded), theirs, ready, info)
+        finally:
+            theirs.close()
+            for fd in (hold, ready, standing):
+                os.close(fd)
+        self.load(modules)
 
     def alive(self) -> bool:
         """Whether it can take orders, as far as its starter can tell."""
@@ -66,7 +89,7 @@ class Zygote:
 
     def close(self) -> None:
         self.control.close()
-        os.close(self._info)
+        os.close(self._leash)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
         if self.process.returncode is None:
@@ -158,7 +181,7 @@ def order(limits: Limits, mode: str) -> dict[str, Any]:
             raise NotWarm(f"the empty temporary folders would hide {path}")
     allowed = process.rlimits_inside(limits, mode)
     if "RLIMIT_NPROC" in allowed:
-        extra = 1 if mode == "root" else 3  # the first process; a user's zygote and its bubblewrap count, too
+        extra = 1 if mode == "root" else 4  # the first process; a user's zygote, its bubblewrap and holder count, too
         allowed["RLIMIT_NPROC"] = (limits.processes + extra,) * 2
     uid = command.root_uid() if mode == "root" else command.USER
     return {

@@ -1,6 +1,7 @@
 """The second program inside the sandbox: keeps a worker with its libraries loaded, and forks it for each submission.
 
-It runs under bubblewrap like ``worker.py``, which starts it, but keeps the capabilities that making namespaces takes.
+It runs in bubblewrap's namespaces like ``worker.py``, which starts it, but was forked from `base.py`, with torch in its
+memory where that is wanted, and keeps the capabilities that making namespaces takes.
 It never runs student code, nor any operation of a library, so it stays at one thread; it reads orders from whoever
 started it and from nobody else. For each order it makes two processes:
 
@@ -55,6 +56,7 @@ def serve(fd: int, worker_module: Any, codec_module: Any, paths: list[str]) -> N
     ready = worker.Worker(None)
     gc.disable()  # it finds nothing in imports, and takes a third of their time
     ready.prepare(paths)
+    first_use()
     settle()
     children: list[int] = []
     while True:
@@ -98,8 +100,7 @@ def loaded(modules: list[str]) -> str:
         for name in missing:
             with contextlib.suppress(Exception):  # it isn't installed: the student's own import will tell
                 importlib.import_module(name)
-        with contextlib.suppress(Exception):
-            first_use()
+        first_use()
         settle()
     threads = len(os.listdir("/proc/self/task"))
     return "" if threads == 1 else f"{threads} threads after importing {', '.join(modules)}"
@@ -111,7 +112,7 @@ def first_use() -> None:
     The tensors are far too small for a parallel region; `loaded` makes sure that there is no second thread.
     """
     torch = sys.modules.get("torch")
-    if torch is not None:
+    with contextlib.suppress(Exception):
         tiny = torch.ones(2, 2)
         torch.softmax((tiny @ tiny - tiny.amax(1)).exp(), -1).double().tolist()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ from grader.errors import GraderError
 from grader.model import Limits
 from grader.sandbox import command, process, processes, seccomp, warm
 from grader.sandbox import zygote as zygote_program
+from grader.sandbox.libraries import Libraries
 from grader.tests.execution_support import extra, graded, outcome, output_text, run, solution, statuses
 
 pytestmark = pytest.mark.sandbox
@@ -35,9 +38,15 @@ MODE = "root" if ROOT_USER else "user"
 
 
 @pytest.fixture(scope="module")
-def zygote():
+def libraries():
+    """The process from which zygotes are forked."""
+    return Libraries()
+
+
+@pytest.fixture(scope="module")
+def zygote(libraries):
     """The process from which submissions are forked."""
-    made = warm.Zygote(MODE)
+    made = warm.Zygote(MODE, libraries)
     yield made
     made.close()
 
@@ -178,6 +187,21 @@ class TestWhatCodeReaches:
         assert ask(box, "print('alive')") == "alive\n"
 
 
+# Whether a text lies anywhere in the memory of the process. Neither this source nor its pattern matches itself.
+SEARCH = """
+import re
+found = False
+for line in open("/proc/self/maps"):
+    span, mode = line.split()[:2]
+    start, end = (int(x, 16) for x in span.split("-"))
+    if mode.startswith("rw"):
+        with open("/proc/self/mem", "rb") as memory:
+            memory.seek(start)
+            found = found or re.search(b"m[y] starters secret", memory.read(end - start)) is not None
+print(found)
+"""
+
+
 class TestWarm:
     """What only a process that is forked from another could get wrong."""
 
@@ -259,10 +283,55 @@ class TestWarm:
         os.close(writer)
         assert gone(inside) and zygote.alive()
 
+    def test_memory_is_counted_for_an_ordinary_user_too(self, zygote):
+        with warm.Warm(Limits(), zygote) as box:
+            hold = "import mmap, os, time\nshared = mmap.mmap(-1, 5 << 20)\nif os.fork() == 0: time.sleep(60)"
+            assert ask(box, hold) == "" and processes.proportional_memory(box._proc) > 5 << 20
+            assert list(processes.shared_sizes(box._proc).values()) == [5 << 20]
+            hide = "import ctypes\nctypes.CDLL(None).prctl(4, 0)"
+            assert ask(box, hide) == "" and (ROOT_USER or processes.shared_sizes(box._proc) is None)
+
+    def test_the_zygote_itself_has_left_the_machine_and_its_rights(self, libraries, zygote):
+        warm.Warm(Limits(), zygote).close()  # by now it stands
+        inside = [p for p in psutil.Process(libraries.process.pid).children(recursive=True) if apart(p.pid)]
+        assert inside
+        for process_inside in inside:
+            status = Path(f"/proc/{process_inside.pid}/status").read_text()
+            held = {line.split()[0]: int(line.split()[1], 16) for line in status.splitlines() if line[:3] == "Cap"}
+            allowed = sum(1 << number for number in command.WARM_CAPABILITIES)
+            assert {held["CapPrm:"], held["CapEff:"], held["CapBnd:"]} == {allowed}
+            assert held["CapInh:"] == held["CapAmb:"] == 0 and "NoNewPrivs:\t1" in status
+            opened = {os.readlink(path) for path in Path(f"/proc/{process_inside.pid}/fd").iterdir()}
+            assert all(name == "/dev/null" or name.startswith("socket:") for name in opened)
+
+    def test_nothing_of_its_starter_lies_in_its_memory(self):
+        program = (
+            "from grader.tests.test_sandbox import *\n"
+            "zygote = warm.Zygote(MODE, Libraries())\n"
+            "with warm.Warm(Limits(), zygote) as box:\n"
+            '    print(ask(box, SEARCH), ask(box, \'kept = "my" + " starters secret"\'), ask(box, SEARCH))\n'
+            "zygote.close()\n"
+        )
+        env = {**os.environ, "SOME_SETTING": "my starters secret"}
+        done = subprocess.run([sys.executable, "-c", program], env=env, cwd=ROOT, capture_output=True, text=True)
+        assert done.stdout.split() == ["False", "True"], done.stderr
+
+    def test_without_its_own_bubblewrap_nothing_is_started(self, libraries):
+        """A process that stayed on the machine would run student code there."""
+        control, theirs = socket.socketpair()
+        ready, standing = os.pipe()
+        info, tell = os.pipe()
+        os.write(standing, b"\n")
+        os.write(tell, json.dumps({"child-pid": os.getpid()}).encode())
+        message = {"user": False, "capabilities": [], "folder": "/", "program": "/run/runner/worker.py", "words": []}
+        libraries.enter(message, [], theirs, ready, info)
+        theirs.close()
+        control.settimeout(20)
+        assert control.recv(1) == b""
+
     @pytest.mark.parametrize("how", ["killed", "no filter", "refused"])
-    def test_without_a_zygote_the_start_is_cold(self, how, monkeypatch):
-        mode = MODE
-        zygote = warm.Zygote(mode)
+    def test_without_a_zygote_the_start_is_cold(self, how, libraries, monkeypatch):
+        zygote = warm.Zygote(MODE, libraries)
         monkeypatch.setattr(sandbox, "_zygote", zygote)
         if how == "killed":
             warm.Warm(Limits(), zygote).close()
@@ -299,6 +368,17 @@ def end(zygote: warm.Zygote) -> None:
     deadline = time.monotonic() + 20
     while zygote.alive() and time.monotonic() < deadline:
         time.sleep(0.05)
+
+
+def apart(pid: int) -> bool:
+    """Whether a process has namespaces of its own, and isn't just waiting for the one that has."""
+    try:
+        return all(
+            os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}")
+            for kind in ("mnt", "pid", "net", "ipc", "uts")
+        )
+    except OSError:  # it has ended
+        return False
 
 
 def gone(pid: int) -> bool:
@@ -426,7 +506,7 @@ def living_below(process: psutil.Process) -> list[psutil.Process]:
 
 def is_warm(bubblewrap: psutil.Process) -> bool:
     """Whether it holds the process from which submissions are forked: that, and its first process, stay."""
-    return "warm" in bubblewrap.cmdline()
+    return warm.HOLDER[-1] in bubblewrap.cmdline()
 
 
 @pytest.mark.parametrize("before", ["", "sandbox.keep_warm(())\n"], ids=["cold", "warm"])
