@@ -7,7 +7,8 @@ knows is its program (from standard input, so under no name that tells a place),
 An order is one packet. It names modules to import or asks for a process, or both, with descriptors for the process:
 
 * ``serve``: a trusted process. It takes over the environment and the path of whoever ordered it, and runs
-  ``MODULE.serve`` with the sockets. It is forked once the next order has told what to import.
+  ``MODULE.serve`` with its socket and one for orders of its own. It is forked once another order has told what to
+  import.
 * ``enter``: a process that moves into the namespaces which a bubblewrap has made, gives up all but the named
   capabilities, and runs a program that lies in there.
 """
@@ -21,6 +22,7 @@ import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import struct
@@ -35,34 +37,44 @@ CAPBSET_DROP, SET_NO_NEW_PRIVS = 24, 38
 
 def serve(fd: int) -> None:
     """Follow orders until nobody is left who could give one."""
-    control = socket.socket(fileno=fd)
-    control.set_inheritable(False)
+    controls = [socket.socket(fileno=fd)]
+    servers: list[tuple[dict[str, Any], list[int]]] = []  # ordered, and not forked yet
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()  # it finds nothing in imports, and takes a third of their time
-    servers: list[tuple[dict[str, Any], list[int]]] = []  # ordered, and not forked yet
-    while True:
-        data, fds, _, _ = socket.recv_fds(control, ORDER_CAP, 4)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0] != 0:
-                pass
-        if not data:
-            os._exit(0)
-        order = json.loads(data)
-        if "serve" in order:
-            servers.append((order["serve"], fds))
-            continue
-        load(order["modules"])
-        while servers:
-            fork(control, become_server, *servers.pop())
-        if fds:
-            fork(control, enter, order["enter"], fds)
+    while controls:
+        for control in select.select(controls, [], [])[0]:
+            data, fds, _, _ = socket.recv_fds(control, ORDER_CAP, 4)
+            reap()
+            if not data:
+                controls.remove(control)
+                control.close()
+                continue
+            order = json.loads(data)
+            if "serve" in order:
+                servers.append((order["serve"], fds))
+                continue
+            load(order["modules"])
+            while servers:
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                server, its = servers.pop()
+                fork([*controls, ours], become_server, server, [*its, theirs.detach()])
+                controls.append(ours)
+            if fds:
+                fork(controls, enter, order["enter"], fds)
 
 
-def fork(control: socket.socket, become: Any, order: dict[str, Any], fds: list[int]) -> None:
+def reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+
+
+def fork(controls: list[socket.socket], become: Any, order: dict[str, Any], fds: list[int]) -> None:
     """Have a child live on in another way; the descriptors are its own then."""
     if os.fork() == 0:
         try:
-            control.close()
+            for control in controls:
+                control.close()
             become(order, *fds)
         finally:
             os._exit(1)

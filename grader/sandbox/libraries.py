@@ -64,7 +64,7 @@ class Libraries:
         environ = data(json.dumps({**os.environ, **command.ONE_THREAD}).encode())
         try:
             path = [os.path.abspath(folder) for folder in sys.path]
-            self._order({"serve": {"module": module, "path": path}}, environ, theirs, self.control)
+            self._order({"serve": {"module": module, "path": path}}, environ, theirs)
         finally:
             os.close(environ)
 
