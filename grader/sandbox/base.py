@@ -70,8 +70,11 @@ def reap() -> None:
 
 
 def fork(controls: list[socket.socket], become: Any, order: dict[str, Any], fds: list[int]) -> None:
-    """Have a child live on in another way; the descriptors are its own then."""
-    if os.fork() == 0:
+    """Have a child live on in another way, with the descriptors for its own. Where none is to be had, they close."""
+    pid = -1
+    with contextlib.suppress(OSError):
+        pid = os.fork()
+    if pid == 0:
         try:
             for control in controls:
                 control.close()
@@ -112,8 +115,11 @@ def enter(order: dict[str, Any], control: int, ready: int, info: int) -> None:
         ready: where the process inside writes a byte once its view is complete.
         info: where bubblewrap writes the pid of that process.
     """
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(null, standard)  # what goes wrong here is nobody's business: the start will be cold
     if os.read(ready, 1) != b"\n":
-        os._exit(0)  # bubblewrap has failed
+        os._exit(1)  # bubblewrap has failed
     inside = os.pidfd_open(json.loads(os.read(info, 4096))["child-pid"])
     call(libc.setns, inside, NAMESPACES | (NEWUSER if order["user"] else 0))
     pid = os.fork()
@@ -122,9 +128,6 @@ def enter(order: dict[str, Any], control: int, ready: int, info: int) -> None:
         os.waitpid(pid, 0)
         os._exit(0)
     os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in range(3):
-        os.dup2(null, standard)
     os.closerange(3, control)
     os.closerange(control + 1, 1 << 16)
     keep_capabilities(order["capabilities"])

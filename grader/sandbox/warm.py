@@ -59,6 +59,9 @@ class Zygote:
             }
             with os.fdopen(info):
                 libraries.enter(message, sorted(self._loaded), theirs, ready, info)
+        except BaseException:
+            os.close(self._leash)
+            raise
         finally:
             theirs.close()
             for fd in (hold, ready, standing):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbgrader.api import MissingEntry
 
 from grader.gradebook.booking import Book
-from grader.gradebook.engine import schema_version, shared_session
+from grader.gradebook.engine import schema_version, shared_session, transaction
 from grader.gradebook.scores import read_grades
 from grader.gradebook.tree import CourseTree, register
 from grader.structure import checksum
@@ -76,6 +77,37 @@ def test_booking_asks_the_database_for_lists_of_cells(tree, monkeypatch):
     enter(tree, "ann", {"q1_hidden": 0.0, "q2_test": 2.5})
     one_by_one = [str(q) for q in asked if "grade_cell.name = " in str(q) or "source_cell.name = " in str(q)]
     assert len(asked) > 3 and one_by_one == []
+
+
+def test_booking_asks_the_database_for_nothing_twice(tree, monkeypatch):
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    asked = []
+
+    def note(connection, cursor, statement, values, *_):
+        if statement.startswith("SELECT"):
+            asked.append((statement, repr(values)))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        enter(tree, "ann", {"q1_hidden": 0.0, "q2_test": 2.5})
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    again = {question for question in asked if asked.count(question) > 1}
+    # Who isn't there yet is asked for until he is.
+    assert all("FROM student" in sql or "FROM submitted_assignment" in sql for sql, _ in again), again
+    assert 5 < len(asked) < 25
+
+
+def test_what_is_removed_in_a_transaction_is_not_found_from_memory(tree):
+    enter(tree, "ann", {})
+    with tree.gradebook() as gradebook, transaction(gradebook):
+        assert gradebook.find_submission("ps1", "ann").student_id == "ann"
+        gradebook.remove_submission("ps1", "ann")
+        with pytest.raises(MissingEntry):
+            gradebook.find_submission("ps1", "ann")
+    assert "ann" not in read_grades(tree)
 
 
 def test_booking_again_clears_the_old_score_first(tree):

@@ -352,11 +352,15 @@ class TestWarm:
         monkeypatch.setattr(sandbox, "_zygote", None)
         monkeypatch.setattr(sandbox, "_zygotes", {})
         monkeypatch.setattr(sandbox, "_starts", 0)
-        for _ in range(sandbox.RESTARTS + 1):
+        monkeypatch.setattr(sandbox, "_base", None)
+        for count in range(sandbox.RESTARTS + 1):
             sandbox.keep_warm(())
             with sandbox.start(Limits(), "bwrap") as box:
                 assert type(box) is warm.Warm
             end(sandbox._zygote)
+            if count == 1:  # and so is the process that it was forked from
+                sandbox._base.process.kill()
+                sandbox._base.process.wait()
         sandbox.keep_warm(())
         assert sandbox._zygote is None
 
