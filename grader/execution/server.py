@@ -22,7 +22,6 @@ from grader import sandbox
 from grader.execution.cells import Cells
 from grader.imports import quick_imports
 from grader.model import ExecutionRequest
-from grader.sandbox import zygote
 from grader.sandbox.libraries import Libraries
 
 ADDRESS_SPACE = 8 << 30
@@ -200,6 +199,8 @@ def serve(fd: int, libraries: int) -> None:
 
 
 def _import(modules: list[str]) -> None:
+    from grader.sandbox import zygote  # which only Linux can import
+
     missing = [name for name in modules if name not in sys.modules]
     with quick_imports():
         for name in missing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from grader.errors import GraderError
 from grader.tests.classroom import CASES, CORRECT, filled, source
 
 pytestmark = pytest.mark.sandbox
+ROOT = Path(__file__).resolve().parents[2]
 WRONG = {**CORRECT, "q2": "def mean_sq(xs):\n    return 7"}
 
 
@@ -146,6 +148,35 @@ def test_without_a_sandbox_it_runs_and_says_so(course, capsys, monkeypatch):
     monkeypatch.setattr(grader.sandbox, "problem", lambda: GraderError("sandbox", "none here", "install it"))
     assert main(["check", str(write(course, filled(CORRECT)))]) == 0
     assert NO_SANDBOX in capsys.readouterr().err
+
+
+# What Python has on Windows, as far as this machine can tell: the libraries' own imports come first.
+WINDOWS = """
+import ctypes, os, select, signal, socket, sys
+import asyncio, concurrent.futures.process, IPython, nbformat, psutil, shutil, sqlalchemy, subprocess, tempfile
+lacks = {
+    os: "fork sysconf getuid geteuid setsid pidfd_open memfd_create waitid WNOHANG pipe2 uname O_CLOEXEC O_DIRECTORY",
+    select: "poll", socket: "AF_UNIX send_fds recv_fds SOCK_SEQPACKET", signal: "SIGKILL SIGCHLD pidfd_send_signal",
+}
+for module, names in lacks.items():
+    for name in names.split():
+        vars(module).pop(name, None)
+sys.modules.update(dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios")))
+real = ctypes.CDLL.__init__
+def load(self, name, *args, **options):
+    if name is None:
+        raise TypeError("argument of type 'NoneType' is not iterable")
+    real(self, name, *args, **options)
+ctypes.CDLL.__init__ = load
+sys.platform = "win32"
+import grader.check, grader.execution.server, grader.execution.tester, grader.sandbox.process
+print(grader.sandbox.problem())
+"""
+
+
+def test_what_it_takes_loads_on_windows_too():
+    done = subprocess.run([sys.executable, "-c", WINDOWS], cwd=ROOT, capture_output=True, text=True)
+    assert "bubblewrap needs Linux, this is win32" in done.stdout, done.stderr
 
 
 def test_hidden_tests_are_nowhere_near(course, monkeypatch):
