@@ -58,7 +58,7 @@ def write_feedback(out: Path, results: dict[str, Any]) -> list[Path]:
         executed = read_json(tree.autograded(student["student"]))
         notebook = path.with_suffix(".ipynb")
         if executed is not None and release is not None:
-            write_notebook(notebook, student_copy(executed, release))
+            write_notebook(notebook, student_copy(executed, release), compact=True)
         else:
             notebook.unlink(missing_ok=True)
         write_atomic(path, page(student, results, title, notebook.name if notebook.exists() else None))

@@ -58,8 +58,12 @@ class TestCell:
 
 @dataclass
 class Cells:
+    """The cells that run, by side; ``helpers`` are the names that locked cells bind, ``imports`` what these import."""
+
     student: list[StudentCell] = field(default_factory=list)
     tests: list[TestCell] = field(default_factory=list)
+    helpers: frozenset[str] = frozenset()
+    imports: dict[str, tuple[str, str | None]] = field(default_factory=dict)
 
     def by_key(self, key: object) -> StudentCell | None:
         return next((c for c in self.student if c.key == key), None)
@@ -79,6 +83,10 @@ def classify(notebook: Notebook) -> Cells:
             found.tests.append(_test(index, source_of(cell), meta, nbgrader, found))
         else:
             found.student.append(_student(index, source_of(cell), meta, nbgrader))
+    for cell in found.student:
+        if cell.role == "locked":
+            found.helpers |= bound_names(cell.source)
+            found.imports |= imports(cell.source)
     return found
 
 
@@ -174,6 +182,7 @@ def bound_names(source: str) -> frozenset[str]:
     return frozenset(s.get_name() for s in symbols if s.is_assigned() or s.is_imported() or s.is_namespace())
 
 
+@lru_cache(maxsize=512)
 def imports(source: str) -> dict[str, tuple[str, str | None]]:
     """For each name that a cell's imports bind: the module, and the name in it (None for a module itself)."""
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from grader import sandbox
 from grader.channel import codec
 from grader.channel.wire import Channel, Closed, TimedOut
-from grader.execution.cells import Cells, StudentCell, TestCell, bound_names
+from grader.execution.cells import Cells, StudentCell, TestCell
 from grader.execution.remote import Session, Stop, exception
 from grader.execution.stubs import Stub, stubs_of
 from grader.model import ExecutionRequest
@@ -261,8 +261,7 @@ class Student:
         run = self.runs.get(cell.key) if cell else None
         if cell is None or self.attempted.get(cell.grade_id, True) or run is None or run.status != "ok":
             return {}
-        helpers = {name for c in self.cells.student if c.role == "locked" for name in bound_names(c.source)}
-        return {name: stub for name, stub in stubs_of(cell).items() if name not in helpers}
+        return {name: stub for name, stub in stubs_of(cell).items() if name not in self.cells.helpers}
 
     def _connect(self, test: TestCell, restarting: Callable[[bool], None]) -> Channel:
         """A channel to a process that answers this test.

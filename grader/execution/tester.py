@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from grader.execution import verdict
-from grader.execution.cells import Cells, TestCell, compiled, imports
+from grader.execution.cells import Cells, TestCell, compiled
 from grader.execution.namespace import TestNamespace
 from grader.execution.remote import TEST_CALLS, Stop
 from grader.execution.student import DEFINITIONS_S, REPLAYS, CellRun, Student
@@ -48,7 +48,7 @@ def run(request: ExecutionRequest, cells: Cells, emit: Emit, hung: frozenset[str
         timing["cells"] = time.monotonic() - begun
         emit("cells", {c.index: outputs(student.runs.get(c.key, CellRun())) for c in cells.student})
         context = verdict.Context(cells, student.runs, request.attempted)
-        namespace = TestNamespace(_helper_imports(cells))
+        namespace = TestNamespace(cells.imports)
         for test in cells.tests:
             if test.grade_id not in hung:
                 judged = run_test(context, test, namespace, student, emit)
@@ -57,14 +57,6 @@ def run(request: ExecutionRequest, cells: Cells, emit: Emit, hung: frozenset[str
         student.discard()
         timing["tests"] = time.monotonic() - begun - timing["cells"]
         emit("done", student.notes(), flags(student), timing)
-
-
-def _helper_imports(cells: Cells) -> dict[str, tuple[str, str | None]]:
-    found: dict[str, tuple[str, str | None]] = {}
-    for cell in cells.student:
-        if cell.role == "locked":
-            found |= imports(cell.source)
-    return found
 
 
 def flags(student: Student) -> tuple[Flag, ...]:

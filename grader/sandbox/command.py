@@ -68,6 +68,7 @@ def package_paths() -> tuple[str, ...]:
     return tuple(p for p in sys.path if p in wanted)
 
 
+@lru_cache(maxsize=1)
 def visible_paths() -> list[str]:
     """The folders outside the system's that are bound read-only: the interpreter and its packages."""
     found = [sys.base_prefix, sys.prefix, *package_paths()]

@@ -115,6 +115,7 @@ def first_use() -> None:
     with contextlib.suppress(Exception):
         tiny = torch.ones(2, 2)
         torch.softmax((tiny @ tiny - tiny.amax(1)).exp(), -1).double().tolist()
+        repr(tiny)
 
 
 def settle() -> None:
