@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
+
+PARTIAL = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")  # the name of a file that is being written
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -27,6 +30,13 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def remove_partial(folder: Path) -> None:
+    """Delete what writers left in ``folder`` and below that were killed. Only for who alone writes there."""
+    for parent, _, names in os.walk(folder):
+        for name in filter(PARTIAL.fullmatch, names):
+            Path(parent, name).unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = 1) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from grader.errors import GraderError
-from grader.files import read_json, write_json
+from grader.files import read_json, remove_partial, write_json
 
 MARKER = "grading.json"
 OURS = (
@@ -106,7 +106,7 @@ def clear(out: Path) -> None:
 
 @contextmanager
 def one_writer(out: Path) -> Iterator[None]:
-    """Hold the folder's lock. The system drops it when its holder ends, however it ends.
+    """Hold the folder's lock, and clear what an earlier holder was killed over. The system drops it with its holder.
 
     Raises:
         GraderError: another process is grading into the folder.
@@ -124,6 +124,7 @@ def one_writer(out: Path) -> Iterator[None]:
         file.truncate()
         file.write(str(os.getpid()))
         file.flush()
+        remove_partial(out)
         yield
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from grader.files import write_atomic
+from grader.grade.outfolder import one_writer
 from grader.tests.attacks.school import adopted, shared
 from grader.tests.classroom import CORRECT, PS1, filled, hand_in
 
@@ -102,3 +104,16 @@ def test_terminated_politely_it_ends_and_leaves_nothing_running(calm):
     assert code != 0
     assert leftovers(calm / "terminated") == leftovers(calm / "calm")
     assert left == []
+
+
+def test_a_file_that_was_being_written_when_the_run_was_killed_is_cleared(tmp_path, monkeypatch):
+    kept = [tmp_path / "feedback" / "ann" / name for name in ("ps1.html", "notes.tmp", ".hidden")]
+    for path in kept:
+        write_atomic(path, "whole")
+    monkeypatch.setattr(os, "replace", lambda *_: os._exit(9))
+    if (pid := os.fork()) == 0:
+        write_atomic(kept[0], "never whole")
+    os.waitpid(pid, 0)
+    assert len(list(kept[0].parent.iterdir())) == 4
+    with one_writer(tmp_path):
+        assert sorted(kept[0].parent.iterdir()) == sorted(kept) and kept[0].read_text() == "whole"
