@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import json
 import os
-import select
 import signal
 import socket
 import sys
@@ -22,7 +21,7 @@ from grader import sandbox
 from grader.execution.cells import Cells
 from grader.imports import quick_imports
 from grader.model import ExecutionRequest
-from grader.sandbox.libraries import Libraries
+from grader.sandbox.libraries import Libraries, connected
 
 ADDRESS_SPACE = 8 << 30
 FORKS = sys.platform == "linux"
@@ -126,11 +125,7 @@ class _Server:
             self.libraries.serve(__name__, theirs)
 
     def usable(self) -> bool:
-        if self.owner not in (None, os.getpid()):
-            return False
-        poll = select.poll()
-        poll.register(self.socket, 0)
-        return not poll.poll(0)  # the other end is open
+        return self.owner in (None, os.getpid()) and connected(self.socket)
 
     def prepare(self, order: dict[str, Any]) -> None:
         """Have the modules imported that the order names, those of both sides in one process as far as may be."""
@@ -202,6 +197,8 @@ def _import(modules: list[str]) -> None:
     from grader.sandbox import zygote  # which only Linux can import
 
     missing = [name for name in modules if name not in sys.modules]
+    if not missing:
+        return
     with quick_imports():
         for name in missing:
             with contextlib.suppress(ImportError):
@@ -209,8 +206,7 @@ def _import(modules: list[str]) -> None:
         if "numpy" in sys.modules:
             importlib.import_module("numpy.random")  # put off by NumPy; each test seeds it
         zygote.first_use()
-    if missing:
-        zygote.settle()
+    zygote.settle()
 
 
 def _child(control: socket.socket, fd: int) -> None:

@@ -109,10 +109,10 @@ def transaction(gradebook: Gradebook) -> Iterator[None]:
     session.held = True
     try:
         # All columns at once: where cells are first met as their base class, each would be read again by itself.
-        cells = session.query(with_polymorphic(BaseCell, "*")).all()
+        # They are kept, because a session forgets what nobody holds.
+        session.found["cells",] = session.query(with_polymorphic(BaseCell, "*")).all()
         with _found_once(session):
             yield
-        del cells
         session.held = False
         session.commit()
     finally:

@@ -22,9 +22,6 @@ WORK = "/tmp/work"
 HOME = "/tmp/home"
 RUNNER = "/run/runner"
 USER = 1000  # the user inside, where the grader isn't root
-# What making a submission's namespaces, mounts and user takes (CAP_SETGID, SETUID, SETPCAP, NET_ADMIN, SYS_ADMIN); the
-# forked child gives all of it up.
-WARM_CAPABILITIES = (6, 7, 8, 12, 21)
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "ssl/openssl.cnf", "mime.types")
 MASKED = ("/usr/share/fonts", "/usr/local/share/fonts")  # matplotlib would index them for seconds in each sandbox

@@ -47,14 +47,12 @@ class Libraries:
 
     def usable(self) -> bool:
         """Whether it can take orders."""
-        poll = select.poll()
-        poll.register(self.control, 0)
-        return not poll.poll(0)
+        return connected(self.control)
 
     def load(self, modules: Iterable[str]) -> None:
         """Have it import them, in the background, if they are of :data:`SHARED`."""
         with contextlib.suppress(OSError):  # the next order will find it gone
-            self.control.send(json.dumps({"modules": [name for name in modules if name in SHARED]}).encode())
+            self._order({"modules": _shared(modules)})
 
     def serve(self, module: str, theirs: socket.socket) -> None:
         """Have it fork a trusted process that runs ``module.serve(socket, control)``.
@@ -68,13 +66,24 @@ class Libraries:
         finally:
             os.close(environ)
 
-    def enter(self, message: dict[str, Any], modules: list[str], *descriptors: Any) -> None:
-        """Have it import modules and fork a process that goes on inside a sandbox: see `base.enter`."""
-        self._order({"enter": message, "modules": modules}, *descriptors)
+    def enter(self, message: dict[str, Any], modules: Iterable[str], *descriptors: Any) -> None:
+        """Have it import modules, as `load`, and fork a process that goes on inside a sandbox: see `base.enter`."""
+        self._order({"enter": message, "modules": _shared(modules)}, *descriptors)
 
     def _order(self, message: dict[str, Any], *descriptors: Any) -> None:
         fds = [d if isinstance(d, int) else d.fileno() for d in descriptors]
         socket.send_fds(self.control, [json.dumps(message).encode()], fds)
+
+
+def _shared(modules: Iterable[str]) -> list[str]:
+    return [name for name in modules if name in SHARED]
+
+
+def connected(sock: socket.socket) -> bool:
+    """Whether the other end is open."""
+    poll = select.poll()
+    poll.register(sock, 0)
+    return not poll.poll(0)
 
 
 def data(content: bytes) -> int:

@@ -258,19 +258,10 @@ class Bubblewrap(Inside):
         self.uid = command.root_uid() if mode == "root" else command.USER
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        program = [sys.executable, f"{command.RUNNER}/worker.py", str(theirs.fileno())]
-        null = subprocess.DEVNULL
+        fd = theirs.fileno()
+        program = [sys.executable, f"{command.RUNNER}/worker.py", str(fd)]
         with theirs:
-            self.process, info = launch(
-                limits,
-                mode,
-                self.uid,
-                program,
-                seccomp.program() or b"",
-                stdin=null,
-                stdout=null,
-                pass_fds=[theirs.fileno()],
-            )
+            self.process, info = launch(limits, mode, self.uid, program, seccomp.program(), pass_fds=(fd,))
         self._first = _first_pid(info)
         if self._first is not None:
             with contextlib.suppress(OSError):
@@ -294,30 +285,40 @@ class Bubblewrap(Inside):
 
 
 def launch(
-    limits: Limits, mode: str, uid: int, program: list[str], filtered: bytes | None, **options: Any
+    limits: Limits,
+    mode: str,
+    uid: int,
+    program: list[str],
+    filtered: bytes | None,
+    *,
+    warm: bool = False,
+    pass_fds: tuple[int, ...] = (),
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start a program in bubblewrap; returns the process and the descriptor on which its pid will come.
 
     Args:
         program: and its arguments.
-        filtered: the seccomp filter; None for the sandbox of a warm process.
-        options: of `subprocess.Popen`.
+        filtered: the seccomp filter, if there is one.
+        warm: as for `command.arguments`.
+        pass_fds, stdin, stdout: as for `subprocess.Popen`.
     """
-    warm = filtered is None
     info_read, info_write = os.pipe()
     fds = {name: data(path.read_bytes()) for name, path in PROGRAMS.items() if warm or name != "zygote"}
     fds["info"] = info_write
     fds["passwd"] = data(command.passwd(uid).encode())
-    if filtered:
+    if filtered is not None:
         fds["seccomp"] = data(filtered)
     try:
         process = subprocess.Popen(
             command.arguments(limits, mode, fds, program, warm=warm),
+            stdin=stdin,
+            stdout=stdout,
             stderr=subprocess.DEVNULL,
             env={"PATH": os.defpath},
             cwd="/",
-            pass_fds=[*fds.values(), *options.pop("pass_fds", ())],
-            **options,
+            pass_fds=[*fds.values(), *pass_fds],
         )
     except BaseException:
         os.close(info_read)

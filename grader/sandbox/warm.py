@@ -22,10 +22,13 @@ from grader.channel import codec
 from grader.channel.wire import Channel, Closed, TimedOut
 from grader.model import Limits
 from grader.sandbox import command, process, processes, seccomp
-from grader.sandbox.libraries import SHARED, Libraries
+from grader.sandbox.libraries import Libraries, connected
 
 # Keeps bubblewrap's namespaces until its standard input ends; says when they stand.
 HOLDER = ["/bin/sh", "-c", "echo; read _"]
+# What making a submission's namespaces, mounts and user takes (CAP_SETGID, SETUID, SETPCAP, NET_ADMIN, SYS_ADMIN); the
+# forked child gives all of it up.
+CAPABILITIES = (6, 7, 8, 12, 21)
 
 
 class NotWarm(Exception):
@@ -44,21 +47,23 @@ class Zygote:
 
     def __init__(self, mode: str, libraries: Libraries, modules: tuple[str, ...] = ()) -> None:
         self.mode = mode
-        self._loaded = {name for name in modules if name in SHARED}
+        self._loaded: set[str] = set()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         hold, self._leash = os.pipe()  # while this end is open, the sandbox lives
         ready, standing = os.pipe()
         try:
-            self.process, info = process.launch(Limits(), mode, command.USER, HOLDER, None, stdin=hold, stdout=standing)
+            self.process, info = process.launch(
+                Limits(), mode, command.USER, HOLDER, None, warm=True, stdin=hold, stdout=standing
+            )
             message = {
                 "user": mode == "user",
-                "capabilities": command.WARM_CAPABILITIES,
+                "capabilities": CAPABILITIES,
                 "folder": command.WORK,
                 "program": f"{command.RUNNER}/worker.py",
                 "words": ["warm", *command.package_paths()],
             }
             with os.fdopen(info):
-                libraries.enter(message, sorted(self._loaded), theirs, ready, info)
+                libraries.enter(message, modules, theirs, ready, info)
         except BaseException:
             os.close(self._leash)
             raise
@@ -70,11 +75,7 @@ class Zygote:
 
     def alive(self) -> bool:
         """Whether it can take orders, as far as its starter can tell."""
-        if self.process.poll() is not None:
-            return False
-        poll = select.poll()
-        poll.register(self.control, 0)
-        return not poll.poll(0)
+        return self.process.poll() is None and connected(self.control)
 
     def load(self, modules: tuple[str, ...]) -> None:
         """Have it import them, in the background. What isn't new costs nothing."""

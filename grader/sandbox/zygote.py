@@ -112,6 +112,8 @@ def first_use() -> None:
     The tensors are far too small for a parallel region; `loaded` makes sure that there is no second thread.
     """
     torch = sys.modules.get("torch")
+    if torch is None:
+        return
     with contextlib.suppress(Exception):
         tiny = torch.ones(2, 2)
         torch.softmax((tiny @ tiny - tiny.amax(1)).exp(), -1).double().tolist()

@@ -298,7 +298,7 @@ class TestWarm:
         for process_inside in inside:
             status = Path(f"/proc/{process_inside.pid}/status").read_text()
             held = {line.split()[0]: int(line.split()[1], 16) for line in status.splitlines() if line[:3] == "Cap"}
-            allowed = sum(1 << number for number in command.WARM_CAPABILITIES)
+            allowed = sum(1 << number for number in warm.CAPABILITIES)
             assert {held["CapPrm:"], held["CapEff:"], held["CapBnd:"]} == {allowed}
             assert held["CapInh:"] == held["CapAmb:"] == 0 and "NoNewPrivs:\t1" in status
             opened = {os.readlink(path) for path in Path(f"/proc/{process_inside.pid}/fd").iterdir()}

@@ -28,6 +28,12 @@ def sockets():
         except OSError:
             pass
     return found
+def shout():
+    while True:
+        try:
+            raw(frame({"id": "x", "value": 41}))
+        except Exception:
+            pass
 """
 
 
@@ -179,12 +185,6 @@ in_cell(
     "forge_thread",
     "a thread that writes messages all the time",
     """
-def shout():
-    while True:
-        try:
-            raw(frame({"id": "x", "value": 41}))
-        except Exception:
-            pass
 threading.Thread(target=shout, daemon=True).start()
 """,
     flags=("forged_reply",),
@@ -260,12 +260,6 @@ in_runner(
     "on_answer",
     """
 old(self, message, fds)
-def shout():
-    while True:
-        try:
-            raw(frame({"id": "x", "value": 41}))
-        except Exception:
-            pass
 threading.Thread(target=shout, daemon=True).start()
 time.sleep(0.2)
 """,
