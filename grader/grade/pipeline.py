@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -188,6 +191,32 @@ def _deadline(options: GradeOptions, edition: Edition) -> float:
     return 2 * options.limits.notebook_s + tests * options.limits.cell_s + 60
 
 
+@contextmanager
+def _interruptions() -> Iterator[Callable[[], None]]:
+    """Yields what raises KeyboardInterrupt once more after a Ctrl-C.
+
+    Python drops the exception where it strikes in a finalizer, of which booking runs many.
+    """
+    asked: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    def stop_if_asked() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # only that one may have handlers, and gets signals
+        yield stop_if_asked
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield stop_if_asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class _ClassRun:
     """One run over a class by the one writer of its out folder."""
 
@@ -213,7 +242,7 @@ class _ClassRun:
         readable = {s.student: s for s in submissions if s.notebook is not None}
         kept = {name: record for name in readable if (record := self._kept(name, digests[name])) is not None}
         todo = [name for name in readable if name not in kept]
-        with progress(len(todo), "grading") as step:
+        with progress(len(todo), "grading") as step, _interruptions() as stop_if_asked:
             outcomes = self._outcomes([self._job(name, readable[name].notebook) for name in todo])
             self._open()
             for submission in submissions:
@@ -221,9 +250,11 @@ class _ClassRun:
                     self._enter_ungraded(submission, digests[submission.student])
                 elif submission.student in kept:
                     self._enter_again(submission, kept[submission.student])
+                stop_if_asked()
             for outcome in outcomes:
                 self._enter(readable[outcome.student], digests[outcome.student], outcome)
                 step(f"{outcome.student}: {outcome.status}")
+                stop_if_asked()
 
     def _open(self) -> None:
         """Make the out folder hold this edition; from here on it does."""

@@ -341,6 +341,21 @@ def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path):
     assert scores(results) == {"a": 10, "b": 5, "c": 5, "d": 10}
 
 
+def test_ctrl_c_counts_even_where_python_drops_it(options, monkeypatch):
+    class Struck:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    book = pipeline._ClassRun._book
+    monkeypatch.setattr(pipeline._ClassRun, "_book", lambda run, record: Struck() and book(run, record))
+    before, dropped = signal.getsignal(signal.SIGINT), []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: dropped.append(what.exc_type))
+    with pytest.raises(KeyboardInterrupt):
+        grade(options)
+    assert dropped == [KeyboardInterrupt] and signal.getsignal(signal.SIGINT) is before
+    assert len(list((options.out / "records" / "students").glob("*.json"))) == 1
+
+
 def test_other_limits_are_kept_to(options):
     slow = {**CORRECT, "q1": "import time\ndef relu_sum(xs):\n    time.sleep(60)"}
     hand_in(options.submissions, "bob", filled(slow))
