@@ -120,11 +120,16 @@ def first_use() -> None:
         repr(tiny)
 
 
+def freeze() -> None:
+    """Collect garbage, and leave the rest out of later collections: those in a child would copy every page."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
 def settle() -> None:
     """Make forks of this process cheap: with torch in it each costs 10 ms otherwise, and every test takes one."""
-    gc.collect()
-    gc.freeze()  # a collection in a child then doesn't write to, and so copy, every page
-    gc.enable()
+    freeze()
     with contextlib.suppress(OSError, AttributeError), open("/proc/self/maps", encoding="ascii") as file:
         for line in file.read().splitlines():
             span, mode, *_, inode = line.split()[:5]
@@ -144,21 +149,17 @@ def _fork(number: int, child: Any, *args: Any) -> int:
 
     ``number`` is that of the system call clone.
 
-    What libc keeps of its own about a process (the thread's id) is right again in the worker, which libc forks.
+    As with `worker.bare_fork`, nothing that modules registered runs. What libc keeps of its own about a process (the
+    thread's id) is right again in the worker, which libc forks.
     """
-    python = ctypes.pythonapi
-    python.PyOS_BeforeFork()
     pid = ctypes.PyDLL(None, use_errno=True).syscall(number, NEWPID | signal.SIGCHLD, 0, 0, 0, 0)
     if pid == 0:
-        python.PyOS_AfterFork_Child()
         try:
             child(*args)
         finally:
             os._exit(1)
-    failure = ctypes.get_errno()
-    python.PyOS_AfterFork_Parent()
     if pid < 0:
-        raise OSError(failure, f"clone: {os.strerror(failure)}")
+        raise OSError(ctypes.get_errno(), "clone")
     return pid
 
 
@@ -187,7 +188,7 @@ def _first(order: dict[str, Any], channel: int, leash: int, ready: Any) -> None:
     sock.sendall(frame[1:])
     for descriptor in look:
         os.close(descriptor)
-    pid = os.fork()
+    pid = worker.bare_fork()
     if pid == 0:
         os.close(leash)
         os.setsid()

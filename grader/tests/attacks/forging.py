@@ -201,13 +201,12 @@ signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
 )
 in_cell(
     "forge_exit_handler",
-    "handlers at exit and after fork that write messages",
+    "handlers at exit and after fork that write messages; none of them is ever called",
     """
 import atexit
 atexit.register(lambda: raw(frame({"value": 41})))
 os.register_at_fork(after_in_child=lambda: raw(frame({"ended": "q1_visible", "status": 0})))
 """,
-    flags=("forged_reply",),
 )
 in_cell(
     "forge_forked_child",
@@ -287,8 +286,14 @@ in_runner(
 )
 in_cell(
     "forge_hang_after_fork",
-    "a handler after fork that never returns",
+    "a handler after fork that never returns; it is never called",
     "import time\nos.register_at_fork(after_in_child=lambda: time.sleep(3600))\n",
+)
+in_runner("forge_hang_in_tests", "hangs when a test begins", "on_answer", "time.sleep(3600)")
+in_cell(
+    "forge_no_more_processes",
+    "a limit of its own, under which no test can begin",
+    "import resource\nresource.setrlimit(resource.RLIMIT_NPROC, (0, 0))\n",
 )
 in_cell(
     "forge_beside_a_thread",
