@@ -72,7 +72,8 @@ def check_graded_cells(notebook: Notebook) -> tuple[list[Finding], dict[str, flo
         if tree is None:
             findings.append(Finding(name, "the cell is no valid Python", "correct its syntax"))
             continue
-        functions = {**{k: v for k, v in functions.items() if k not in names_in(tree)}, **functions_in(tree)}
+        bound = names_in(tree)
+        functions = {**{k: v for k, v in functions.items() if k not in bound}, **functions_in(tree)}
         if not is_autograded(cell):
             continue
         own_names = student - functions.keys()

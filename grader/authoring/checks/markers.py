@@ -121,10 +121,12 @@ def mistyped(line: str, *, code: bool) -> str | None:
 def _like(letters: str, word: str, target: str) -> bool:
     """Whether the letters are the word and the target, give or take a typing error in each."""
     return any(
-        _ratio(letters[:cut], word) >= 0.75 and _ratio(letters[cut:], target) >= 0.8
+        _similar(letters[:cut], word, 0.75) and _similar(letters[cut:], target, 0.8)
         for cut in range(max(1, len(word) - 2), len(word) + 3)
     )
 
 
-def _ratio(first: str, second: str) -> float:
-    return SequenceMatcher(None, first, second, autojunk=False).ratio()
+def _similar(first: str, second: str, at_least: float) -> bool:
+    if 2 * min(len(first), len(second)) < at_least * (len(first) + len(second)):
+        return False  # even if all of the shorter one were in the longer one
+    return SequenceMatcher(None, first, second, autojunk=False).ratio() >= at_least
