@@ -116,7 +116,8 @@ class _Result:
     def __init__(self, request: ExecutionRequest, cells: Cells) -> None:
         self.request = request
         self.cells = cells
-        self.notebook = copy.deepcopy(request.notebook)
+        self.notebook = copy.copy(request.notebook)  # of a cell only these two change
+        self.notebook["cells"] = [copy.copy(cell) for cell in request.notebook["cells"]]
         self.outcomes: dict[str, TestOutcome] = {}
         self.flags: tuple[Flag, ...] = ()
         self.notes: tuple[str, ...] = ()

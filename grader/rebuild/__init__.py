@@ -253,7 +253,7 @@ def _keep_images(slots: list[Slot], pieces: list[Piece], cells: list[dict[str, A
 
 
 def _slot_cell(slot: Slot, text: str, used_ids: set[str]) -> dict[str, Any]:
-    cell = copy.deepcopy(slot.cell)
+    cell = {**slot.cell}
     if not cell.get("id"):
         cell["id"] = _fresh_id(f"cell-{slot.index}", used_ids)
     cell["source"] = text

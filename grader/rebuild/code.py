@@ -83,6 +83,7 @@ def defined_names(text: str) -> frozenset[str]:
     return frozenset(name for statement in tree.body for name in _bound(statement))
 
 
+@lru_cache(maxsize=256)
 def own_names(text: str) -> frozenset[str]:
     """What ``defined_names`` gives, without imported modules."""
     tree = parse(text)
@@ -211,9 +212,13 @@ def without_late_stub(text: str, stub: str) -> str:
     tree, stub_tree = parse(text), parse(stub)
     if tree is None or stub_tree is None:
         return text
-    stubs = {node.name: _dump(node) for node in stub_tree.body if isinstance(node, _FUNCTION)}
+    given = {node.name: node for node in stub_tree.body if isinstance(node, _FUNCTION)}
+    own = [node for node in tree.body if isinstance(node, _FUNCTION) and node.name in given]
+    if len(own) == len({node.name for node in own}):
+        return text
+    stubs = {name: _dump(node) for name, node in given.items()}
     lines, answered = text.split("\n"), set()
-    for node in (node for node in tree.body if isinstance(node, _FUNCTION) and node.name in stubs):
+    for node in own:
         if _dump(node) != stubs[node.name]:
             answered.add(node.name)
         elif node.name in answered:
