@@ -96,9 +96,8 @@ def bare_fork() -> int:
     """As `os.fork`, without what modules registered to do then, which with torch writes to, and so copies, 250 pages.
 
     It sets right what other threads held, and there are none. `random` goes on as the cells left it, as in a notebook.
+    Only for Linux.
     """
-    if sys.platform != "linux":
-        return os.fork()
     import ctypes
 
     pid = ctypes.PyDLL(None, use_errno=True).fork()
