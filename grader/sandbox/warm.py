@@ -180,9 +180,7 @@ def order(limits: Limits, mode: str) -> dict[str, Any]:
     if program is None:
         raise NotWarm("without a filter a child could make a user namespace")
     sizes = {"/dev/shm": command.shm_size(limits), "/tmp": limits.tmpfs}
-    for path in command.visible_paths():
-        if path.startswith(tuple(f"{folder}/" for folder in sizes)):
-            raise NotWarm(f"the empty temporary folders would hide {path}")
+    kept = [path for path in command.visible_paths() if path.startswith(tuple(f"{folder}/" for folder in sizes))]
     allowed = process.rlimits_inside(limits, mode)
     if "RLIMIT_NPROC" in allowed:
         extra = 1 if mode == "root" else 4  # the first process; a user's zygote, its bubblewrap and holder count, too
@@ -194,6 +192,7 @@ def order(limits: Limits, mode: str) -> dict[str, Any]:
         "alone": mode == "user",  # one user for all: their processes count together
         "rlimits": allowed,
         "tmpfs": sizes,
+        "kept": kept,  # an interpreter that lies below /tmp stays visible
         "passwd": command.passwd(uid) if mode == "root" else None,
         "folders": [command.WORK, command.HOME],
         "seccomp": base64.b64encode(program).decode(),

@@ -218,8 +218,14 @@ def _isolate(order: dict[str, Any]) -> None:
             _mount(path, path, None, BIND | REC)
             _mount(None, path, None, BIND | REMOUNT | RDONLY | NOSUID | NODEV | NOEXEC)
     _mount("devpts", "/dev/pts", "devpts", NOSUID | NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    hidden = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in order["kept"]}
     for path, size in order["tmpfs"].items():
         _mount("tmpfs", path, "tmpfs", NOSUID | NODEV, f"mode=1777,size={size}")
+    for path, descriptor in hidden.items():
+        os.makedirs(path)
+        _mount(f"/proc/self/fd/{descriptor}", path, None, BIND | REC)
+        _mount(None, path, None, BIND | REMOUNT | RDONLY | NOSUID | NODEV)
+        os.close(descriptor)
     if order["passwd"]:
         _replace("/etc/passwd", order["passwd"])
     for path in order["folders"]:

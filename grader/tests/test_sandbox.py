@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -272,15 +273,18 @@ class TestWarm:
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
-            box = warm.Warm(Limits(), zygote)
-            os.write(writer, str(box.pid).encode())
-            time.sleep(99)
+            try:
+                box = warm.Warm(Limits(), zygote)
+                os.write(writer, str(box.pid).encode())
+                time.sleep(99)
+            finally:
+                os._exit(1)
+        os.close(writer)  # so that the reader learns of an early end
         inside = int(os.read(reader, 20))
         assert psutil.pid_exists(inside)
         os.kill(pid, 9)
         os.waitpid(pid, 0)
         os.close(reader)
-        os.close(writer)
         assert gone(inside) and zygote.alive()
 
     def test_memory_is_counted_for_an_ordinary_user_too(self, zygote):
@@ -627,8 +631,22 @@ def test_the_limits_reach_the_process():
     assert process.rlimits(limits, own_processes=True)["RLIMIT_NPROC"] == (55, 55)
 
 
-def test_a_python_below_tmp_starts_cold(zygote, monkeypatch):
-    """A forked submission gets an empty /tmp of its own, which would hide an environment that lies in it."""
-    monkeypatch.setattr(command, "visible_paths", lambda: ["/tmp/course/.venv"])
-    with pytest.raises(warm.NotWarm, match="would hide /tmp/course/.venv"):
-        warm.Warm(Limits(), zygote)
+def test_a_python_below_tmp_is_there_and_cannot_be_changed(libraries, monkeypatch):
+    """A forked submission gets an empty /tmp of its own, which must not hide an environment that lies in it."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        inside = Path(folder) / "course" / ".venv"
+        inside.mkdir(parents=True)
+        (inside / "file").write_text("here")
+        (inside.parent / "answers").write_text("secret")
+        paths = [*command.visible_paths(), str(inside)]
+        monkeypatch.setattr(command, "visible_paths", lambda: paths)
+        zygote = warm.Zygote(MODE, libraries)
+        try:
+            with warm.Warm(Limits(), zygote) as box:
+                look = f"import os\nprint(open('{inside}/file').read(), os.listdir('{inside.parent}'))"
+                assert ask(box, look) == "here ['.venv']\n"
+                assert ask(box, f"open('{inside}/file', 'w')") == "OSError"
+                assert ask(box, f"os.rename('{folder}', '/tmp/other')") in ("OSError", "PermissionError")
+        finally:
+            zygote.close()
