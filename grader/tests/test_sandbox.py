@@ -221,14 +221,14 @@ class TestWarm:
 
     def test_nothing_of_one_reaches_the_next(self, zygote):
         leave = (
-            "import os, sys, builtins\nopen('left', 'w')\nopen('/dev/shm/left', 'w')\n"
-            "open(os.path.expanduser('~/left'), 'w')\nbuiltins.left = sys.left = left = 1\n"
+            "import os, sys, builtins\nopen('left_by_one', 'w')\nopen('/dev/shm/left_by_one', 'w')\n"
+            "open(os.path.expanduser('~/left_by_one'), 'w')\nbuiltins.left = sys.left = left = 1\n"
             "os.fork() or __import__('time').sleep(99)"
         )
         with warm.Warm(Limits(), zygote) as box:
             ask(box, leave)
         look = "import os, sys\nprint([n for top in ('/tmp', '/dev/shm') for _, d, f in os.walk(top) for n in d + f"
-        look += " if 'left' in n], hasattr(sys, 'left'), 'left' in dir(__builtins__))"
+        look += " if 'left_by_one' in n], hasattr(sys, 'left'), 'left' in dir(__builtins__))"
         with warm.Warm(Limits(), zygote) as box:
             assert ask(box, look) == "[] False False\n"
             assert box.others() == 0
