@@ -552,17 +552,23 @@ def readable_python() -> str | None:
 @pytest.mark.skipif(not ROOT_USER, reason="this user already is an ordinary one: all tests here run as it")
 @pytest.mark.skipif(readable_python() is None, reason="no Python that an ordinary user can start")
 def test_an_ordinary_user_gets_a_sandbox_too():
-    """The tests of what code sees and reaches once more, as a user without rights, and then an execution."""
+    """The tests of what code sees and reaches once more, as a user without rights, and then an execution.
+
+    That user sees this folder in another place, since it may lie in one that only root may enter.
+    """
     program = (
         "import sys\nsys.path[:0] = sys.argv[1:]\nimport pytest\nfrom grader.tests.test_sandbox import ordinary\n"
         "chosen = ['--pyargs', 'grader.tests.test_sandbox', '-k', 'TestWhatCode or TestWarm']\n"
         "if __name__ == '__main__':\n    ordinary()\n    "
         "print('tests:', int(pytest.main([*chosen, '-p', 'no:cacheprovider'])))\n"
     )
-    start = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", readable_python(), "-c", program]
-    paths = [str(ROOT), *command.package_paths()]
-    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run([*start, *paths], env=env, capture_output=True, text=True, timeout=240, cwd="/")
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        os.chmod(place, 0o755)
+        start = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', str(ROOT), place]
+        start += ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", readable_python(), "-c", program]
+        paths = [path.replace(str(ROOT), place, 1) for path in (str(ROOT), *command.package_paths())]
+        env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": os.pathsep.join(paths)}
+        done = subprocess.run([*start, *paths], env=env, capture_output=True, text=True, timeout=240, cwd="/")
     assert "tests: 0" in done.stdout, done.stdout[-3000:] + done.stderr
 
 
