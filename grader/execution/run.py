@@ -116,7 +116,7 @@ class _Result:
     def __init__(self, request: ExecutionRequest, cells: Cells) -> None:
         self.request = request
         self.cells = cells
-        self.notebook = copy.copy(request.notebook)  # of a cell only these two change
+        self.notebook = copy.copy(request.notebook)  # no deeper: only a cell's outputs and execution_count change
         self.notebook["cells"] = [copy.copy(cell) for cell in request.notebook["cells"]]
         self.outcomes: dict[str, TestOutcome] = {}
         self.flags: tuple[Flag, ...] = ()

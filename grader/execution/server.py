@@ -206,7 +206,6 @@ def _import(modules: list[str]) -> None:
         if "numpy" in sys.modules:
             importlib.import_module("numpy.random")  # put off by NumPy; each test seeds it
         zygote.first_use()
-    zygote.freeze()
 
 
 def _child(control: socket.socket, fd: int) -> None:

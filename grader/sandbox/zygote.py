@@ -120,16 +120,11 @@ def first_use() -> None:
         repr(tiny)
 
 
-def freeze() -> None:
-    """Collect garbage, and leave the rest out of later collections: those in a child would copy every page."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
-
-
 def settle() -> None:
     """Make forks of this process cheap: with torch in it each costs 10 ms otherwise, and every test takes one."""
-    freeze()
+    gc.collect()
+    gc.freeze()  # a collection in a child then doesn't write to, and so copy, every page
+    gc.enable()
     with contextlib.suppress(OSError, AttributeError), open("/proc/self/maps", encoding="ascii") as file:
         for line in file.read().splitlines():
             span, mode, *_, inode = line.split()[:5]
@@ -215,16 +210,14 @@ def _isolate(order: dict[str, Any]) -> None:
     for name in HARDENED:
         path = f"/proc/{name}"
         if os.path.exists(path):
-            _mount(path, path, None, BIND | REC)
-            _mount(None, path, None, BIND | REMOUNT | RDONLY | NOSUID | NODEV | NOEXEC)
+            _bind_read_only(path, path, NOEXEC)
     _mount("devpts", "/dev/pts", "devpts", NOSUID | NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     hidden = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in order["kept"]}
     for path, size in order["tmpfs"].items():
         _mount("tmpfs", path, "tmpfs", NOSUID | NODEV, f"mode=1777,size={size}")
     for path, descriptor in hidden.items():
         os.makedirs(path)
-        _mount(f"/proc/self/fd/{descriptor}", path, None, BIND | REC)
-        _mount(None, path, None, BIND | REMOUNT | RDONLY | NOSUID | NODEV)
+        _bind_read_only(f"/proc/self/fd/{descriptor}", path)
         os.close(descriptor)
     if order["passwd"]:
         _replace("/etc/passwd", order["passwd"])
@@ -241,8 +234,7 @@ def _replace(path: str, text: str) -> None:
         file.write(text)
     os.chmod("/tmp/file", 0o444)
     _call("umount2", path.encode(), 2)  # MNT_DETACH: bubblewrap's file is unlinked, nothing can be mounted on it
-    _mount("/tmp/file", path, None, BIND)
-    _mount(None, path, None, BIND | REMOUNT | RDONLY | NOSUID | NODEV)
+    _bind_read_only("/tmp/file", path)
     os.unlink("/tmp/file")
 
 
@@ -274,6 +266,11 @@ def _filter_calls(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
     pointer = struct.pack("HP", len(program) // 8, ctypes.addressof(code))
     _call("prctl", SET_SECCOMP, 2, pointer, 0, 0)
+
+
+def _bind_read_only(source: str, target: str, more: int = 0) -> None:
+    _mount(source, target, None, BIND | REC)
+    _mount(None, target, None, BIND | REMOUNT | RDONLY | NOSUID | NODEV | more)
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
