@@ -194,10 +194,29 @@ class _Run:
 
 
 def _stop(executor: Executor) -> None:
-    """End an executor without waiting for work that may never end."""
-    for process in list((getattr(executor, "_processes", None) or {}).values()):
-        process.kill()
+    """End an executor without waiting for work that may never end. After a Ctrl-C meanwhile, call it again."""
+    if isinstance(executor, ProcessPoolExecutor):
+        _kill_pool(executor)
     executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _kill_pool(pool: ProcessPoolExecutor) -> None:
+    """Kill a pool's workers and wait for its thread to end.
+
+    The thread closes pipes to which the interpreter writes at its own end, so the two must not meet. It would itself
+    wait forever for the rest of what a killed worker was sending and, in older Pythons, for somebody to read a job that
+    fills its pipe (python/cpython#94777); so both pipes get their other end closed here.
+    """
+    thread = pool._executor_manager_thread
+    if thread is None:  # no job was ever submitted
+        return
+    for process in list(pool._processes.values()):
+        process.kill()
+    pool._result_queue._writer.close()
+    thread.join(1)
+    if thread.is_alive():
+        pool._call_queue._reader.close()
+        thread.join()
 
 
 def _start_worker() -> None:

@@ -321,7 +321,8 @@ def test_a_gradebook_that_somebody_else_writes_is_one_clear_line(options):
     assert scores(grade(options)[1])["cem"] == 5
 
 
-def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path):
+@pytest.mark.parametrize("strikes", [1, 5])
+def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path, strikes):
     submissions = tmp_path / "class"
     endless = {**CORRECT, "q1": "def relu_sum(xs):\n    while True: pass"}
     for name, answers in (("a", CORRECT), ("b", endless), ("c", endless), ("d", CORRECT)):
@@ -332,10 +333,14 @@ def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path):
     )
     while not (tmp_path / "out" / "records" / "students" / "a.json").exists() and grader.poll() is None:
         time.sleep(0.05)
-    os.killpg(grader.pid, signal.SIGINT)  # as a terminal does
+    for _ in range(strikes):
+        os.killpg(grader.pid, signal.SIGINT)  # as a terminal does
+        time.sleep(0.03)
     _, shown = grader.communicate(timeout=60)
     assert grader.returncode == 130
-    assert "Traceback" not in shown and "run the same command again to go on" in shown.splitlines()[-1]
+    assert "Traceback" not in shown
+    if strikes == 1:  # of several, one may fall into the message
+        assert "run the same command again to go on" in shown.splitlines()[-1]
     limits = Limits(call_s=0.5)
     _, results = grade(GradeOptions(submissions, "ps1", source=PS1, out=tmp_path / "out", limits=limits))
     assert scores(results) == {"a": 10, "b": 5, "c": 5, "d": 10}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -122,6 +123,40 @@ def test_a_kept_pool_serves_several_runs_and_is_renewed_when_it_breaks():
             assert [o.status for o in found.values()] == ["crashed" if n == "dies" else "graded" for n in names]
         assert len(made) == 2
     assert all(not executor._processes for executor in made)
+
+
+def send_half_an_outcome(told: str) -> None:
+    """What a worker that is killed at the wrong moment leaves in the pipe: a length, and less than that."""
+    frame = sys._getframe()
+    while "result_queue" not in frame.f_locals:
+        frame = frame.f_back
+    frame.f_locals["result_queue"]._writer._send(struct.pack("!i", 1000) + b"half")
+    Path(told).touch()
+    time.sleep(600)
+
+
+@pytest.mark.parametrize("left", ["half an outcome", "a job that fills the pipe", "nothing"])
+def test_a_stopped_pool_leaves_nothing_that_the_interpreter_would_wait_for_or_meet(tmp_path, left):
+    told = tmp_path / "told"
+    first = {
+        "half an outcome": "pool(2).submit(send_half_an_outcome, told)",
+        "a job that fills the pipe": "for job in 600, 600, b'x' * 10**7: pool(2).submit(time.sleep, job)",
+        "nothing": "pool(2).submit(len, b'x').result()",
+    }[left]
+    code = (
+        "import threading, time\n"
+        "from pathlib import Path\n"
+        "from grader.grade.workers import KeptPool, local_pool\n"
+        "from grader.tests.test_grade_workers import send_half_an_outcome\n"
+        f"told = {str(told)!r}\n"
+        "with KeptPool(local_pool, 2) as pool:\n"
+        f"    {first}\n"
+        f"    while {left == 'half an outcome'} and not Path(told).exists(): time.sleep(0.02)\n"
+        "    time.sleep(0.3)\n"
+        "print(threading.active_count())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "1\n", "")
 
 
 def test_no_worker_outlives_a_killed_grader():
