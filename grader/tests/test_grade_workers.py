@@ -137,22 +137,23 @@ def send_half_an_outcome(told: str) -> None:
 
 @pytest.mark.parametrize("left", ["half an outcome", "a job that fills the pipe", "nothing"])
 def test_a_stopped_pool_leaves_nothing_that_the_interpreter_would_wait_for_or_meet(tmp_path, left):
-    told = tmp_path / "told"
-    first = {
-        "half an outcome": "pool(2).submit(send_half_an_outcome, told)",
-        "a job that fills the pipe": "for job in 600, 600, b'x' * 10**7: pool(2).submit(time.sleep, job)",
-        "nothing": "pool(2).submit(len, b'x').result()",
-    }[left]
+    told = str(tmp_path / "told")
+    lines = {
+        "half an outcome": f"""
+            pool(2).submit(send_half_an_outcome, {told!r})
+            while not Path({told!r}).exists(): time.sleep(0.02)""",
+        "a job that fills the pipe": """
+            for job in 600, 600, b"x" * 10**7: pool(2).submit(time.sleep, job)
+            time.sleep(0.3)  # in which the first two reach the workers""",
+        "nothing": """
+            pool(2).submit(len, b"x").result()""",
+    }
     code = (
         "import threading, time\n"
         "from pathlib import Path\n"
         "from grader.grade.workers import KeptPool, local_pool\n"
         "from grader.tests.test_grade_workers import send_half_an_outcome\n"
-        f"told = {str(told)!r}\n"
-        "with KeptPool(local_pool, 2) as pool:\n"
-        f"    {first}\n"
-        f"    while {left == 'half an outcome'} and not Path(told).exists(): time.sleep(0.02)\n"
-        "    time.sleep(0.3)\n"
+        f"with KeptPool(local_pool, 2) as pool:{lines[left]}\n"
         "print(threading.active_count())\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
